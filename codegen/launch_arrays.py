@@ -1,0 +1,174 @@
+"""Arrays of other libraries on their way to a kernel and back: DLPack in, the caller's own array type out.
+
+Nothing is copied on the way from a device array; numpy arrays are copied to the device and their results back. This
+module knows shapes, strides and number formats of matrices, not what a kernel does with them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .launch import LaunchError, import_cupy
+
+# The names that numpy (with ml_dtypes) gives to the number formats kernels compute with.
+_FORMATS = {
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "int8": "s8",
+    "uint8": "u8",
+    "int32": "s32",
+}
+_FP8 = ("e4m3", "e5m2")
+
+# DLDeviceType of dlpack.h: device memory and managed memory.
+_CUDA, _CUDA_MANAGED = 2, 13
+
+
+@dataclass(frozen=True)
+class DeviceMatrix:
+    """A matrix in device memory: its address, shape and strides (elements), number format, and where it came from.
+
+    ``array`` is the CuPy array that keeps it alive, ``family`` the library of the caller's array ("torch", "jax", ...).
+    """
+
+    address: int
+    shape: tuple[int, int]
+    strides: tuple[int, int]
+    dtype: str
+    family: str
+    array: Any
+
+    @property
+    def majors(self) -> tuple[str, ...]:
+        """Which of its two dimensions run contiguously; see ``majors``."""
+        return majors(self.shape, self.strides)
+
+
+def majors(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, ...]:
+    """How an operand of shape (M or N, K) lies in memory, strides in elements: ("k",), ("mn",), both, or () for
+    neither.
+
+    A dimension of size 1 has no stride to speak of, so such a matrix may be both. A neither-matrix (every second
+    column, say) must be copied before a kernel can read it.
+
+    >>> majors((128, 64), (64, 1)), majors((128, 64), (1, 128)), majors((128, 64), (128, 2))
+    (('k',), ('mn',), ())
+    """
+    rows, columns = shape
+    found = []
+    if (strides[1] == 1 or columns == 1) and (strides[0] >= columns or rows == 1):
+        found.append("k")
+    if (strides[0] == 1 or rows == 1) and (strides[1] >= rows or columns == 1):
+        found.append("mn")
+    return tuple(found)
+
+
+def family_of(array: Any) -> str:
+    """The library an array belongs to: "numpy", "cupy", "torch", "jax", or the first part of its module's name.
+
+    >>> family_of(np.zeros(3))
+    'numpy'
+    """
+    root = type(array).__module__.split(".")[0]
+    return {"jaxlib": "jax"}.get(root, root)
+
+
+def format_of(dtype: Any) -> str:
+    """The name used here for a numpy dtype: "bf16" for bfloat16. TypeError for one that no kernel computes with.
+
+    >>> format_of(np.dtype(np.float16))
+    'f16'
+    """
+    name = np.dtype(dtype).name
+    if name not in _FORMATS:
+        raise TypeError(f"dtype {name} is none that kernels compute with: {', '.join(_FORMATS)}")
+    return _FORMATS[name]
+
+
+def _foreign(array: Any, name: str, dtype: str | None) -> Any:
+    """A CuPy array over the memory of another library's device array."""
+    cupy = import_cupy()
+    if not hasattr(array, "__dlpack__"):
+        raise TypeError(
+            f"{name}: {type(array).__name__} is no array; give a CuPy array, anything that speaks DLPack "
+            "(PyTorch, JAX), or a numpy array"
+        )
+    kind, _ = array.__dlpack_device__()
+    if int(kind) not in (_CUDA, _CUDA_MANAGED):
+        raise TypeError(
+            f"{name}: this {type(array).__name__} lies in host memory; move it to the GPU first (PyTorch: .cuda(), "
+            "JAX: jax.device_put(array, jax.devices('gpu')[0]))"
+        )
+    if family_of(array) == "torch":
+        array = array.detach()  # PyTorch refuses to export a tensor that needs gradients
+        if "float8" in str(array.dtype):
+            # CuPy has no 8-bit float: the bytes travel as uint8, and the format beside them.
+            array = array.view(sys.modules["torch"].uint8)
+    try:
+        return cupy.from_dlpack(array)
+    except Exception as error:
+        hint = " 8-bit floats: pass their bytes as uint8 and dtype='e4m3'" if dtype is None else ""
+        kind_of = type(array).__name__
+        raise TypeError(f"{name}: CuPy cannot take this {kind_of} through DLPack ({error}).{hint}") from error
+
+
+def adopt(array: Any, name: str = "array", dtype: str | None = None) -> DeviceMatrix:
+    """A caller's array as a DeviceMatrix, without a copy unless it is numpy's.
+
+    ``dtype`` says what a uint8 array's bytes mean ("e4m3", "e5m2"); otherwise it is what the array says. Raises
+    TypeError for something that is no array on a device or of no known format, LaunchError for one that is not a
+    matrix or lies on another device. The work is ordered on CuPy's current stream, as DLPack prescribes.
+    """
+    cupy = import_cupy()
+    family = family_of(array)
+    said = str(getattr(array, "dtype", "")).removeprefix("torch.")
+    if family == "cupy":
+        held = array
+    elif family == "numpy":
+        if np.dtype(array.dtype).name.startswith("float8"):
+            array = array.view(np.uint8)
+        held = cupy.asarray(array)
+    else:
+        held = _foreign(array, name, dtype)
+    if held.ndim != 2:
+        raise LaunchError(f"{name}: has shape {tuple(held.shape)}; a matrix (two dimensions) is needed")
+    device = int(cupy.cuda.runtime.getDevice())
+    if int(held.device.id) != device:
+        raise LaunchError(f"{name}: lies on device {held.device.id}, while device {device} is current")
+    found = _FORMATS[said] if _FORMATS.get(said) in _FP8 else format_of(held.dtype)
+    if dtype is not None and found != dtype:
+        if not (found == "u8" and dtype in _FP8):
+            raise TypeError(f"{name}: is {found}, and {dtype} was asked for")
+        found = dtype
+    item = held.itemsize
+    if any(stride % item for stride in held.strides):
+        raise LaunchError(f"{name}: strides {held.strides} in bytes are no multiples of the element's {item}")
+    strides = (held.strides[0] // item, held.strides[1] // item)
+    return DeviceMatrix(int(held.data.ptr), tuple(held.shape), strides, found, family, held)
+
+
+def give_back(array: Any, family: str) -> Any:
+    """A CuPy array as an array of ``family``, by its from_dlpack (no copy), or copied to the host for numpy.
+
+    Raises TypeError for a library without one.
+    """
+    if family == "cupy":
+        return array
+    if family == "numpy":
+        return import_cupy().asnumpy(array)
+    if family == "jax":
+        import jax
+
+        return jax.dlpack.from_dlpack(array)
+    convert = getattr(sys.modules.get(family), "from_dlpack", None)
+    if convert is None:
+        raise TypeError(f"{family} has no from_dlpack: use CuPy, PyTorch, JAX or numpy arrays")
+    return convert(array)
