@@ -6,8 +6,10 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..errors import LayoutError
 
-class HardwareError(ValueError):
+
+class HardwareError(LayoutError):
     """What was asked is not what silicon does; the message says what was given, what is allowed and what works."""
 
 
