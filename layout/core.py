@@ -1,0 +1,412 @@
+"""The Layout: a function from coordinates to offsets, written Shape:Stride.
+
+This module knows how a layout is built, written, read, sliced and evaluated. Operations that make layouts from layouts live
+in their own modules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .basis import E
+from .errors import LayoutError
+from .tuples import IntTuple, compact_strides, flatten_tuple, product, show, to_int, unwrap
+
+if TYPE_CHECKING:
+    import numpy
+
+
+def _clean_shape(shape: Any) -> IntTuple:
+    if type(shape) is int:
+        if shape < 1:
+            raise LayoutError(f"an extent is at least 1, not {shape}")
+        return shape
+    if isinstance(shape, (tuple, list)):
+        return tuple([_clean_shape(element) for element in shape])
+    if isinstance(shape, Layout):
+        raise LayoutError(f"a shape is an int or a nested tuple of ints, not the layout {shape}")
+    return _clean_shape(to_int(shape, "an extent"))
+
+
+def _clean_stride(stride: Any) -> IntTuple:
+    if type(stride) is int or type(stride) is E:
+        return stride
+    if isinstance(stride, (tuple, list)):
+        return tuple([_clean_stride(element) for element in stride])
+    return to_int(stride, "a stride")
+
+
+def _same_form(shape: IntTuple, stride: IntTuple) -> bool:
+    if type(shape) is tuple:
+        return type(stride) is tuple and len(shape) == len(stride) and all(map(_same_form, shape, stride))
+    return type(stride) is not tuple
+
+
+class Layout:
+    """A function from coordinates to offsets: the inner product of a coordinate with the strides.
+
+    `shape` and `stride` are ints or nested tuples of one form. Extents are at least 1; strides may be negative, zero, or basis
+    strides (`E`). Without `stride` the layout is column-major and compact. An index stands for the coordinate it has when
+    coordinates are counted colexicographically (leftmost fastest); indices past the end continue along the last mode.
+
+    Immutable, hashable; equal when shape and stride are equal. Raises LayoutError for anything else than such tuples.
+
+    >>> l = Layout((4, 8), (8, 1))
+    >>> l(5), l(1, 2), l[0], str(l)
+    (9, 10, Layout(4, 8), '(4,8):(8,1)')
+    >>> Layout((4, (2, 3)))
+    Layout((4, (2, 3)), (1, (4, 8)))
+    """
+
+    __slots__ = ("_flat", "_hash", "_steps", "shape", "stride")
+    shape: IntTuple
+    stride: IntTuple
+    _flat: tuple[tuple[Any, ...], tuple[Any, ...]]
+    _hash: int
+    _steps: Any
+
+    def __init__(self, shape: Any, stride: Any = None) -> None:
+        shape = _clean_shape(shape)
+        if stride is None:
+            stride = compact_strides(shape)
+        else:
+            given, stride = stride, _clean_stride(stride)
+            if not _same_form(shape, stride):
+                raise LayoutError(f"the stride {given} does not have the form of the shape {shape}")
+        _set_shape(self, shape)
+        _set_stride(self, stride)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a layout is immutable: cannot set {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a layout is immutable: cannot delete {name}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Layout, (self.shape, self.stride))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Layout:
+            return NotImplemented
+        return bool(self.shape == other.shape and self.stride == other.stride)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((self.shape, self.stride))
+            _set_hash(self, value)
+            return value
+
+    def __repr__(self) -> str:
+        return f"Layout({self.shape!r}, {self.stride!r})"
+
+    def __str__(self) -> str:
+        return f"{show(self.shape)}:{show(self.stride)}"
+
+    @staticmethod
+    def parse(text: str) -> Layout:
+        """The layout written as Shape:Stride; a shape alone is column-major. Raises LayoutError for any other text.
+
+        >>> Layout.parse("((8,16),(64,1)):((64,512),(1,0))")
+        Layout(((8, 16), (64, 1)), ((64, 512), (1, 0)))
+        >>> Layout.parse("4:2@0").stride
+        2 * E(0)
+        """
+        return _parse(text)
+
+    def __len__(self) -> int:
+        """The rank: the number of modes."""
+        return len(self.shape) if type(self.shape) is tuple else 1
+
+    def __iter__(self) -> Iterator[Layout]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __getitem__(self, mode: Any) -> Layout:
+        """Mode `mode` as a layout; a tuple goes down the hierarchy, a slice keeps several modes.
+
+        >>> l = Layout((4, (2, 3)))
+        >>> l[1], l[1, 0], l[0:1]
+        (Layout((2, 3), (4, 8)), Layout(2, 4), Layout((4,), (1,)))
+        """
+        if type(mode) is tuple:
+            result = self
+            for step in mode:
+                result = result[step]
+            return result
+        if type(mode) is slice:
+            if type(self.shape) is not tuple:
+                raise LayoutError(f"{self} has a single mode and cannot be sliced by {mode}")
+            return make(self.shape[mode], self.stride[mode])
+        i = to_int(mode, "a mode's number")
+        rank = len(self)
+        if not -rank <= i < rank:
+            raise LayoutError(f"mode {i} does not exist: {self} has rank {rank}")
+        if type(self.shape) is not tuple:
+            return self
+        return make(self.shape[i], self.stride[i])
+
+    def __call__(self, *coordinate: Any) -> Any:
+        """The offset at an index, at a coordinate (one argument per mode), or at every index of an integer array.
+
+        >>> l = Layout((4, 8), (8, 1))
+        >>> l(5), l(1, 1), l((1, 1))
+        (9, 9, 9)
+        >>> import numpy
+        >>> l(numpy.arange(3))
+        array([ 0,  8, 16])
+        """
+        if len(coordinate) == 1:
+            c = coordinate[0]
+            if type(c) is int:
+                shape, stride = self.flat
+                offset = 0
+                if not shape:
+                    return 0
+                for s, d in zip(shape[:-1], stride, strict=False):
+                    c, digit = divmod(c, s)
+                    offset += digit * d
+                return offset + c * stride[-1]
+            if type(c) is not tuple:
+                if hasattr(c, "__array__") and getattr(c, "ndim", 0):
+                    return evaluate(self, c)
+                return self(to_int(c, "an index"))
+        else:
+            c = coordinate
+        if type(self.shape) is not tuple:
+            if len(c) == 1 and type(c[0]) is not tuple:
+                return self(*c)
+            raise LayoutError(f"the coordinate {c} does not fit {self}, which has one mode")
+        return offset_of(c, self.shape, self.stride)
+
+    def slice(self, *coordinate: Any) -> Layout:
+        """The layout of the modes marked None, the others being fixed; one mode left stands alone.
+
+        The offset of the fixed part is ``slice_and_offset``'s second result.
+
+        >>> Layout((4, 8), (8, 1)).slice(None, 3)
+        Layout(4, 8)
+        >>> Layout((4, (2, 3))).slice(1, (None, 2))
+        Layout(2, 4)
+        """
+        return self.slice_and_offset(*coordinate)[0]
+
+    def slice_and_offset(self, *coordinate: Any) -> tuple[Layout, Any]:
+        """What `slice` returns, and the offset at which it starts.
+
+        >>> Layout((4, 8), (8, 1)).slice_and_offset(None, 3)
+        (Layout(4, 8), 3)
+        """
+        c: Any = coordinate[0] if len(coordinate) == 1 else coordinate
+        kept, offset = _slice(c, self.shape, self.stride, self)
+        if not kept:
+            return make((), ()), offset
+        return make(unwrap([s for s, _ in kept]), unwrap([d for _, d in kept])), offset
+
+    @property
+    def flat(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The leaves of the shape and of the stride.
+
+        >>> Layout((4, (2, 3))).flat
+        ((4, 2, 3), (1, 4, 8))
+        """
+        try:
+            return self._flat
+        except AttributeError:
+            value = (flatten_tuple(self.shape), flatten_tuple(self.stride))
+            _set_flat(self, value)
+            return value
+
+
+_set_shape = Layout.shape.__set__  # type: ignore[attr-defined]
+_set_stride = Layout.stride.__set__  # type: ignore[attr-defined]
+_set_flat = Layout._flat.__set__  # type: ignore[attr-defined]
+_set_hash = Layout._hash.__set__  # type: ignore[attr-defined]
+_set_steps = Layout._steps.__set__  # type: ignore[attr-defined]
+_new = object.__new__
+
+
+def make(shape: IntTuple, stride: IntTuple) -> Layout:
+    """A layout from parts already known to be clean: the way operations build results without checking them again.
+
+    >>> make((4, 8), (8, 1))
+    Layout((4, 8), (8, 1))
+    """
+    result: Layout = _new(Layout)
+    _set_shape(result, shape)
+    _set_stride(result, stride)
+    return result
+
+
+def as_layout(value: Any, what: str = "an operand") -> Layout:
+    """`value` as a layout: a layout itself, or the column-major layout of an int or a shape.
+
+    >>> as_layout(4), as_layout((2, 3))
+    (Layout(4, 1), Layout((2, 3), (1, 2)))
+    """
+    if type(value) is Layout:
+        return value
+    if type(value) is int or isinstance(value, (tuple, list)):
+        return Layout(value)
+    return Layout(to_int(value, what + " that is not a layout"))
+
+
+def offset_of(coordinate: Any, shape: IntTuple, stride: IntTuple) -> Any:
+    """The offset of a coordinate of `shape`, by its inner product with `stride`.
+
+    >>> offset_of((1, 5), (4, (2, 3)), (1, (4, 8)))
+    21
+    """
+    if type(coordinate) is tuple:
+        if type(shape) is not tuple or len(coordinate) != len(shape):
+            raise LayoutError(f"the coordinate {coordinate} does not fit the shape {show(shape)}")
+        offset: Any = 0
+        for c, s, d in zip(coordinate, shape, stride, strict=True):
+            offset += c * d if type(c) is int and type(s) is not tuple else offset_of(c, s, d)
+        return offset
+    if type(coordinate) is not int:
+        coordinate = to_int(coordinate, "a coordinate")
+    if type(shape) is tuple:
+        offset = 0
+        if not shape:
+            if coordinate:
+                raise LayoutError(f"the coordinate {coordinate} does not fit the empty shape ()")
+            return 0
+        for s, d in zip(shape[:-1], stride, strict=False):
+            extent = product(s)
+            coordinate, digit = divmod(coordinate, extent)
+            offset += digit * d if type(s) is not tuple else offset_of(digit, s, d)
+        return offset + offset_of(coordinate, shape[-1], stride[-1])
+    return coordinate * stride
+
+
+def _slice(c: Any, shape: IntTuple, stride: IntTuple, layout: Layout) -> tuple[list[tuple[Any, Any]], Any]:
+    if c is None:
+        return [(shape, stride)], 0
+    if type(c) is tuple and type(shape) is tuple:
+        if len(c) != len(shape):
+            raise LayoutError(f"the coordinate {c} does not fit the shape {show(shape)} inside {layout}")
+        kept: list[tuple[Any, Any]] = []
+        offset: Any = 0
+        for element, s, d in zip(c, shape, stride, strict=True):
+            part, step = _slice(element, s, d, layout)
+            offset += step
+            if part:
+                kept.append((unwrap([p for p, _ in part]), unwrap([q for _, q in part])))
+        return kept, offset
+    return [], offset_of(c, shape, stride)
+
+
+def evaluate(layout: Layout, indices: Any) -> numpy.ndarray[Any, Any]:
+    """The offsets at every index of an integer array, in an int64 array of the same shape.
+
+    Raises LayoutError where an offset could pass 2**63, for numpy would wrap around silently.
+
+    >>> import numpy
+    >>> evaluate(Layout((2, 2), (1, 10)), numpy.arange(4))
+    array([ 0,  1, 10, 11])
+    """
+    import numpy as np
+
+    array = np.asarray(indices)
+    if array.dtype.kind not in "iu":
+        raise LayoutError(f"an array of indices holds integers, not {array.dtype}")
+    shape, stride = layout.flat
+    if any(type(d) is not int for d in stride):
+        raise LayoutError(f"{layout} has basis strides: evaluate it one index at a time")
+    if array.size == 0 or not shape:
+        return np.zeros(array.shape, np.int64)
+    low, high = int(array.min()), int(array.max())
+    rest = max(abs(low), abs(high)) + 1
+    bound = 0
+    for i, d in enumerate(stride):
+        bound += (rest if i == len(shape) - 1 else min(rest, shape[i])) * abs(d)
+        rest = rest // shape[i] + 1
+    if bound >= 2**63 or high >= 2**63:
+        raise LayoutError(f"offsets of {layout} may pass 2**63 here: evaluate it one index at a time")
+    left = array.astype(np.int64)
+    result = np.zeros(array.shape, np.int64)
+    for s, d in zip(shape[:-1], stride, strict=False):
+        if s == 1:
+            continue
+        if high < s and low >= 0:
+            return result + left * d
+        if s & (s - 1) == 0:
+            digit = left & (s - 1)
+            left = left >> (s.bit_length() - 1)
+        else:
+            left, digit = np.divmod(left, s)
+        high, low = high // s, low // s
+        if d:
+            result += digit * d
+    return result + left * stride[-1]
+
+
+_TOKEN = re.compile(r"\s*(?:(-?[0-9]+(?:@[0-9]+(?:\.[0-9]+)*)?(?:[+]-?[0-9]+@[0-9]+(?:\.[0-9]+)*)*)|([(),]))")
+_MAX_TEXT = 100_000
+_MAX_DEPTH = 100
+
+
+def _parse(text: str) -> Layout:
+    if not isinstance(text, str):
+        raise LayoutError(f"a layout is parsed from a str, not from {type(text).__name__}")
+    if len(text) > _MAX_TEXT:
+        raise LayoutError(f"the text has {len(text)} characters; a layout has at most {_MAX_TEXT}")
+    parts = text.split(":")
+    if len(parts) > 2:
+        raise LayoutError(f"expected Shape:Stride with one colon, not {_shorten(text)}")
+    shape = _parse_tuple(parts[0], text)
+    return Layout(shape) if len(parts) == 1 else Layout(shape, _parse_tuple(parts[1], text))
+
+
+def _parse_tuple(part: str, text: str) -> IntTuple:
+    stack: list[list[Any]] = [[]]
+    position, part = 0, part.rstrip()
+    value_allowed, comma_allowed = True, False
+    while position < len(part):
+        match = _TOKEN.match(part, position)
+        if match is None:
+            raise LayoutError(f"unexpected {part[position:].strip()[:1]!r} in {_shorten(text)}")
+        position = match.end()
+        number, mark = match.groups()
+        if number is not None or mark == "(":
+            if not value_allowed:
+                raise LayoutError(f"expected ',' or ')' before {number or mark!r} in {_shorten(text)}")
+            value_allowed, comma_allowed = mark == "(", number is not None
+            if number is not None:
+                stack[-1].append(_parse_number(number))
+            elif len(stack) > _MAX_DEPTH:
+                raise LayoutError(f"more than {_MAX_DEPTH} levels of brackets in {_shorten(text)}")
+            else:
+                stack.append([])
+        elif mark == ",":
+            if not comma_allowed or len(stack) == 1:
+                raise LayoutError(f"unexpected ',' in {_shorten(text)}")
+            value_allowed, comma_allowed = True, False
+        else:
+            if len(stack) == 1:
+                raise LayoutError(f"unexpected ')' in {_shorten(text)}")
+            closed = stack.pop()
+            stack[-1].append(tuple(closed))
+            value_allowed, comma_allowed = False, True
+    if len(stack) > 1 or len(stack[0]) != 1:
+        raise LayoutError(f"expected an int or one bracketed tuple on each side of ':', not {_shorten(text)}")
+    return stack[0][0]
+
+
+def _parse_number(token: str) -> Any:
+    if len(token) > 4000:
+        raise LayoutError(f"a number has at most 4000 digits, not {len(token)}")
+    if "@" not in token:
+        return int(token)
+    total: Any = 0
+    for term in token.split("+"):
+        coefficient, path = term.split("@")
+        total = total + int(coefficient) * E(*[int(p) for p in path.split(".")])
+    return total
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

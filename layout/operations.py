@@ -1,0 +1,67 @@
+"""`compose` for every kind of operand: layouts, swizzles, tuples of tilers, ints and None."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .algebra import bundle
+from .composition import compose_flat
+from .core import Layout, as_layout
+from .errors import LayoutError
+from .swizzle import Swizzle, SwizzledLayout
+
+
+def compose(a: Any, b: Any) -> Any:
+    """The composition R with ``R(i) == a(b(i))`` for every index i of b, a continued past its size by its last mode.
+
+    The shape of R refines the shape of b. `b` may be a layout, an int n (for n:1), None (a itself), or a tuple of those for
+    the modes of a, where missing and None modes stay as they are. `a` may be a Swizzle, giving a swizzled layout. Raises
+    LayoutError, with a counterexample, where no layout is that function; decided by algebra, whatever the sizes.
+    Source: CuTe, "Layout algebra", composition.
+
+    >>> compose(Layout((10, 2), (16, 4)), Layout((3, 4), (1, 5)))
+    Layout((3, (2, 2)), (16, (80, 4)))
+    >>> compose(Layout((4, 6, 1), (2, 3, 0)), Layout(30, 4))
+    Layout((6, 5), (3, 0))
+    >>> compose(Layout((8, 8), (8, 1)), (4, None))
+    Layout((4, 8), (8, 1))
+    >>> print(compose(Swizzle(3, 3, 3), Layout((8, 64), (64, 1))))
+    S<3,3,3> o (8,64):(64,1)
+    """
+    if type(a) is Layout:
+        if type(b) is Layout:
+            return compose_flat(a, b)
+    elif type(a) is Swizzle:
+        return _swizzle_first(a, b)
+    elif type(a) is SwizzledLayout:
+        if type(b) is Swizzle or type(b) is SwizzledLayout:
+            raise LayoutError(f"compose({a}, {b}): a swizzle inside a swizzled layout has no Shape:Stride form")
+        return SwizzledLayout(a.swizzle, a.offset, compose(a.layout, b))
+    else:
+        return compose(as_layout(a), b)
+    if b is None:
+        return a
+    if type(b) is tuple or type(b) is list:
+        modes = list(a)
+        if len(b) > len(modes):
+            raise LayoutError(f"the tiler {b} has {len(b)} modes, more than {a} has")
+        modes[: len(b)] = [compose(m, t) for m, t in zip(modes, b, strict=False)]
+        return bundle(modes)
+    if type(b) is SwizzledLayout or type(b) is Swizzle:
+        from .linear import compose_through
+
+        return compose_through(a, b)
+    return compose_flat(a, as_layout(b))
+
+
+def _swizzle_first(a: Swizzle, b: Any) -> Any:
+    if type(b) is Swizzle:
+        from .linear import compose_swizzles
+
+        return compose_swizzles(a, b)
+    if type(b) is SwizzledLayout:
+        inner = compose(a, b.swizzle)
+        if type(inner) is not Swizzle:
+            raise LayoutError(f"compose({a}, {b}): the two swizzles do not join into one")
+        return SwizzledLayout(inner, b.offset, b.layout)
+    return SwizzledLayout(a, 0, as_layout(b))
