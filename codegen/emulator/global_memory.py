@@ -68,11 +68,10 @@ class GlobalMemory:
         return tuple(self._allocations)
 
     def register(self, array: NDArray[Any], name: str = "") -> int:
-        """Gives an array an address (that of its first element) and returns it. The memory is shared, never copied.
+        """Gives an array an address (that of its first element) and returns it. The bytes are shared, never copied.
 
-        A strided view is registered with the gaps between its elements, which belong to the same buffer. An array inside
-        one
-        registered before gets the address it has there. Negative strides are refused.
+        A strided view is registered with the gaps between its elements, which belong to the same buffer. An array
+        inside one registered before gets the address it has there. Negative strides are refused.
         """
         if any(stride < 0 for stride, extent in zip(array.strides, array.shape, strict=True) if extent > 1):
             raise ValueError(

@@ -202,7 +202,7 @@ class Mbarrier:
         return None if self.test_parity(parity) else self.phase
 
     def test_state(self, token: int) -> bool:
-        """Whether the phase in which ``token`` was made is complete. Older tokens than the last phase's are undefined."""
+        """Whether the phase in which ``token`` was made is complete; it must be the current or the last one."""
         self._check_live("waited on")
         made = token >> _PENDING_BITS
         if made not in (self.phase, self.phase - 1):

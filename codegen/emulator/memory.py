@@ -90,6 +90,8 @@ class SharedMemory:
         self._state = typed_views(self.state)
         self.chunks: NDArray[Any] = self._bytes[16]
         """The memory as items of 16 bytes, for takes and puts by chunk number."""
+        self.verified: set[object] = set()
+        """Operand tables whose bytes are known to be written: a byte stays written until a guard takes it."""
 
     def _index(self, addresses: NDArray[Any], total: int, mask: LaneMask) -> NDArray[Any]:
         """Item number of every active lane. Below the window an address wraps: one comparison finds both ends."""
@@ -238,6 +240,7 @@ class SharedMemory:
         low = self._range(address, size)
         if self.readers:
             self._tell(address, address + size)
+        self.verified.clear()
         self.guards[address] = (size, text)
         self.state[low : low + size] = GUARDED
 

@@ -1,0 +1,176 @@
+"""What a tensor core does to a sum, bit by bit: the model measured on an H200.
+
+A wgmma or mma.sync instruction is one fused sum of C and its k products. The exponent of a product is the sum of its
+factors' exponents, not normalised; a subnormal number has the smallest normal exponent; zeros do not take part. With E
+the largest exponent, at least -133, every term is truncated toward zero to a multiple of 2^(E - F); the sum is exact
+and rounded once. Source: measured, equal on all 1,269,760 outputs tried; tests/data/h200/numerics.npz holds a part.
+
+Everything is done in float64, which is exact here: a product has at most 22 significant bits, and after truncation the
+terms are multiples of 2^(E - F) below 2^(E + 2), so that their sum has at most F + 2 + 6 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .faults import MachineError
+from .numerics import FORMATS, to_float32
+
+__all__ = ["fused_sum", "mma_sync_sum"]
+
+FRACTION_BITS = 25
+"""F of 16-bit and tf32 operands, and of 8-bit floats in mma.sync."""
+FRACTION_BITS_FP8_WGMMA = 13
+"""F of 8-bit floats in wgmma; an f32 result keeps as many fraction bits."""
+LEAST_EXPONENT = -133
+"""E is never smaller."""
+
+_ABSENT = -8000
+"""Exponent of a zero: below every sum of two exponents, and two of them still fit int16."""
+
+
+def _exponents(values: NDArray[np.float64], least: int) -> NDArray[np.int16]:
+    """The exponent of every value, at least that of the smallest normal number; zeros are absent."""
+    _, exponent = np.frexp(values)
+    result: NDArray[np.int16] = np.maximum(exponent - 1, least).astype(np.int16)
+    result[values == 0] = _ABSENT
+    return result
+
+
+def fused_sum(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    a_type: str,
+    b_type: str,
+    d_type: str,
+    saturate: bool = False,
+) -> NDArray[Any]:
+    """One wgmma with the chip's bits: C + A B^T.
+
+    ``a`` (m, k), ``b`` (n, k) and ``c`` (m, n) are bits in unsigned integers; the result (m, n) has the bits of D:
+    uint32 for f32 and s32, uint16 for f16. ``saturate`` is .satfinite of the integer form.
+
+    >>> one = np.full((1, 16), 0x3F80, np.uint16)
+    >>> fused_sum(one, one, np.zeros((1, 1), np.uint32), "bf16", "bf16", "f32").view(np.float32).tolist()
+    [[16.0]]
+    """
+    if d_type == "s32":
+        return _integer_sum(a, b, c, a_type, b_type, saturate)
+    eight_bit = FORMATS[a_type].bits == 8
+    fraction = FRACTION_BITS_FP8_WGMMA if eight_bit else FRACTION_BITS
+    return _float_sum(a, b, c, a_type, b_type, d_type, fraction, eight_bit and d_type == "f32")
+
+
+def mma_sync_sum(
+    a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], a_type: str, b_type: str, d_type: str, saturate: bool = False
+) -> NDArray[Any]:
+    """One mma.sync with the chip's bits, as ``fused_sum``; the two differ for 8-bit floats.
+
+    There the products with k % 4 < 2 are summed first, starting from zero, those with k % 4 >= 2 on top of it, both
+    with F = 25 to f32, and C is added last by an ordinary f32 addition.
+    """
+    if d_type == "s32" or FORMATS[a_type].bits != 8:
+        return fused_sum(a, b, c, a_type, b_type, d_type, saturate)
+    if d_type != "f32":
+        raise MachineError("unknown", f"mma.sync of {a_type} into {d_type} was never measured; f32 was")
+    late = np.arange(a.shape[1]) % 4 >= 2
+    total = np.zeros(c.shape, np.uint32)
+    for part in (~late, late):
+        total = _float_sum(a[:, part], b[:, part], total, a_type, b_type, "f32", FRACTION_BITS, False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = total.view(np.float32) + c.view(np.float32)
+    bits = result.view(np.uint32).copy()
+    bits[result != result] = FORMATS["f32"].nan
+    bits[result == 0] = 0
+    return bits
+
+
+def _integer_sum(
+    a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], a_type: str, b_type: str, saturate: bool
+) -> NDArray[np.uint32]:
+    # k is at most 256: |sum| < 2^24 is exact in float32.
+    product = to_float32(a, a_type) @ to_float32(b, b_type).T
+    total = product.astype(np.int64) + c.view(np.int32)
+    if saturate:
+        total = np.clip(total, -(1 << 31), (1 << 31) - 1)
+    return total.astype(np.int32).view(np.uint32)
+
+
+def _float_sum(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    a_type: str,
+    b_type: str,
+    d_type: str,
+    fraction: int,
+    short: bool,
+) -> NDArray[Any]:
+    with np.errstate(invalid="ignore"):
+        left = to_float32(a, a_type).astype(np.float64)
+        right = np.ascontiguousarray(to_float32(b, b_type).T, dtype=np.float64)
+        start = (c.view(np.float32) if d_type == "f32" else c.view(np.float16)).astype(np.float64)
+    special = None
+    if not (np.isfinite(left).all() and np.isfinite(right).all() and np.isfinite(start).all()):
+        special = _special_sum(left, right, start)
+        left, right, start = (np.where(np.isfinite(values), values, 0.0) for values in (left, right, start))
+    top = np.maximum(_exponents(start, FORMATS[d_type].least), np.int16(LEAST_EXPONENT))
+    left_exponent = _exponents(left, FORMATS[a_type].least)
+    right_exponent = _exponents(right, FORMATS[b_type].least)
+    pair = np.empty_like(top)
+    for k in range(left.shape[1]):
+        np.add(left_exponent[:, k, None], right_exponent[k], out=pair)
+        np.maximum(top, pair, out=top)
+    scale = np.ldexp(1.0, fraction - top)
+    total = np.trunc(start * scale)
+    term = np.empty_like(total)
+    for k in range(left.shape[1]):
+        np.multiply(left[:, k, None], right[k], out=term)
+        term *= scale
+        np.trunc(term, out=term)
+        total += term
+    exact = total / scale
+    if d_type == "f16":
+        with np.errstate(over="ignore"):
+            bits: NDArray[Any] = exact.astype(np.float16).view(np.uint16)
+    else:
+        bits = _toward_zero(exact, short)
+    # A sum that is zero, exactly or by rounding, is +0.
+    bits[(bits << 1).astype(bits.dtype) == 0] = 0
+    if special is not None:
+        odd = ~np.isfinite(special)
+        narrow = np.float16 if d_type == "f16" else np.float32
+        coded = special.astype(narrow).view(bits.dtype)
+        coded = np.where(np.isnan(special), bits.dtype.type(FORMATS[d_type].nan), coded)
+        bits[odd] = coded[odd]
+    return bits
+
+
+def _special_sum(left: NDArray[Any], right: NDArray[Any], start: NDArray[Any]) -> NDArray[np.float64]:
+    """Infinite or NaN where the sum is: finite numbers are replaced by their signs, so that nothing overflows."""
+    with np.errstate(invalid="ignore"):
+        left, right, start = (np.where(np.isfinite(one), np.sign(one), one) for one in (left, right, start))
+        total = start.copy()
+        for k in range(left.shape[1]):
+            total += left[:, k, None] * right[k]
+    return total
+
+
+def _toward_zero(exact: NDArray[np.float64], short: bool) -> NDArray[np.uint32]:
+    """float64 -> bits of f32, cut toward zero; 2^128 and more is infinity. ``short`` clears the ten low bits."""
+    with np.errstate(over="ignore", under="ignore"):
+        near = exact.astype(np.float32)
+    bits = near.view(np.uint32)
+    magnitude = np.abs(exact)
+    # The next f32 toward zero has the next smaller code.
+    bits -= (np.abs(near) > magnitude).astype(np.uint32)
+    if short:
+        bits &= np.uint32(0xFFFFFC00)
+    over = magnitude >= 2.0**128
+    if over.any():
+        bits[over] = np.where(exact[over] > 0, np.uint32(0x7F800000), np.uint32(0xFF800000))
+    return bits
