@@ -13,6 +13,7 @@ from .coordinates import crd2crd, crd2idx, idx2crd
 from .core import Layout
 from .division import flat_divide, logical_divide, tiled_divide, zipped_divide
 from .errors import LayoutError
+from .expression import cpp_expression, index_expression
 from .inverse import complement, left_inverse, right_inverse
 from .operations import compose
 from .products import (
@@ -42,6 +43,7 @@ __all__ = [
     "compose",
     "congruent",
     "cosize",
+    "cpp_expression",
     "crd2crd",
     "crd2idx",
     "depth",
@@ -52,6 +54,7 @@ __all__ = [
     "flat_product",
     "flatten",
     "idx2crd",
+    "index_expression",
     "left_inverse",
     "logical_divide",
     "logical_product",
