@@ -1,0 +1,44 @@
+// The ring of shared-memory slots between the producer and the consumers, and where each of them stands in it.
+#pragma once
+#include "ptx.cuh"
+
+// A position in the ring. It is carried from tile to tile and never reset: the parity must follow the barrier's own count of
+// completed phases, which does not know where a tile ends.
+struct RingPosition {
+    uint32 slot = 0;
+    uint32 parity = 0;
+
+    DEVICE void advance() {
+        slot += 1;
+        if (slot == STAGES) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// full[slot]: the copy engine has filled the slot.   empty[slot]: every consumer warp has finished reading it.
+struct Ring {
+    uint32 full;
+    uint32 empty;
+
+    DEVICE uint32 full_barrier(uint32 slot) const { return full + slot * 8; }
+    DEVICE uint32 empty_barrier(uint32 slot) const { return empty + slot * 8; }
+
+    DEVICE void initialise() const {
+        for (uint32 slot = 0; slot < STAGES; ++slot) {
+            mbarrier_init(full_barrier(slot), 1);                // the producer's one arrive.expect_tx
+            mbarrier_init(empty_barrier(slot), CONSUMERS * 4);   // one arrival from each consumer warp
+        }
+        mbarrier_init_fence();
+    }
+
+    DEVICE void wait_full(RingPosition at) const { mbarrier_wait(full_barrier(at.slot), at.parity); }
+
+    // A fresh barrier counts its phase "before the first" as complete with parity 1, so the first turn does not wait.
+    DEVICE void wait_empty(RingPosition at) const { mbarrier_wait(empty_barrier(at.slot), at.parity ^ 1); }
+
+    DEVICE void release(uint32 slot) const {
+        if (elect_one()) mbarrier_arrive(empty_barrier(slot));
+    }
+};

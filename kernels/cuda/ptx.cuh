@@ -1,0 +1,123 @@
+// One function for each PTX instruction that C++ cannot spell, and nothing else: no policy, no control flow.
+// Shared-memory addresses are 32-bit offsets in the shared window, as the instructions take them.
+#pragma once
+#include "types.cuh"
+
+#define DEVICE __device__ __forceinline__
+
+DEVICE uint32 shared_address(const void *pointer) { return static_cast<uint32>(__cvta_generic_to_shared(pointer)); }
+
+// ---- who am I ---------------------------------------------------------------------------------------------------
+
+// True in exactly one lane of a converged warp, and always in the same one.
+DEVICE bool elect_one() {
+    uint32 elected;
+    asm volatile(
+        "{\n"
+        "  .reg .pred p;\n"
+        "  elect.sync _|p, 0xffffffff;\n"
+        "  selp.b32 %0, 1, 0, p;\n"
+        "}\n"
+        : "=r"(elected));
+    return elected != 0;
+}
+
+// The value of lane 0 in every lane: tells the compiler that it is the same for the whole warp.
+DEVICE uint32 warp_uniform(uint32 value) {
+    uint32 result;
+    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(result) : "r"(value));
+    return result;
+}
+
+// ---- registers --------------------------------------------------------------------------------------------------
+
+template <int Count> DEVICE void registers_release() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
+template <int Count> DEVICE void registers_claim() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
+
+// ---- barriers ---------------------------------------------------------------------------------------------------
+
+template <int Threads> DEVICE void named_barrier_sync(uint32 id) { asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory"); }
+
+DEVICE void mbarrier_init(uint32 barrier, uint32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine and to the other CTAs of the cluster.
+DEVICE void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+DEVICE void mbarrier_arrive(uint32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+
+// One arrival, and `bytes` more that the copy engine must deliver before the phase completes.
+DEVICE void mbarrier_arrive_expect_tx(uint32 barrier, uint32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Returns once the phase with this parity has completed. The hardware suspends the thread between tries.
+DEVICE void mbarrier_wait(uint32 barrier, uint32 parity) {
+    asm volatile(
+        "{\n"
+        "  .reg .pred done;\n"
+        "wait:\n"
+        "  mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "  @done bra finished;\n"
+        "  bra wait;\n"
+        "finished:\n"
+        "}\n" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+}
+
+// ---- the copy engine (TMA) --------------------------------------------------------------------------------------
+
+DEVICE void tensor_map_prefetch(const TensorMap *map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64>(map)) : "memory");
+}
+
+// Box at element coordinates (x innermost, y) of the tensor -> shared memory; its bytes are counted at `barrier`.
+DEVICE void tma_load_2d(uint32 destination, const TensorMap *map, uint32 barrier, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
+        : "memory");
+}
+
+// Shared memory -> box at (x, y) of the tensor; elements outside the tensor are not written.
+DEVICE void tma_store_2d(const TensorMap *map, uint32 source, int x, int y) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(reinterpret_cast<uint64>(map)),
+                 "r"(source), "r"(x), "r"(y)
+                 : "memory");
+}
+
+DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// At most `Pending` of this thread's store groups may still be reading shared memory.
+template <int Pending> DEVICE void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory"); }
+
+// All of this thread's store groups are complete: their writes are performed.
+DEVICE void tma_store_wait_all() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Orders this thread's ordinary shared-memory accesses before later ones of the copy engine and the tensor cores.
+DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- tensor cores (the multiply itself is generated for the tile's N: see wgmma below) ----------------------------
+
+DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
+
+// ---- results ----------------------------------------------------------------------------------------------------
+
+// Two floats, rounded to nearest even, as two bfloat16: `low` in bits 0-15.
+DEVICE uint32 pack_bf16(float low, float high) {
+    uint32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+// Four (two) 8x8 matrices of 16-bit elements from registers to rows of 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
+DEVICE void stmatrix_x4(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+DEVICE void stmatrix_x2(uint32 row, uint32 a, uint32 b) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
+}

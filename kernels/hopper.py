@@ -1,0 +1,355 @@
+"""The Hopper GEMM's constants, each derived from a layout.
+
+The tile of an operand is written once, as a layout of shared memory. From it follow the box and the swizzle mode of the tensor map, the bytes a
+barrier expects, the matrix descriptor and its steps; from the accumulator's fragment follow the addresses of the epilogue, and from those the proof
+that its stores are free of bank conflicts. The result is a list of :class:`Step`: the generator writes them above the kernel, ``explain`` prints them.
+
+Knows layouts and the chip's encodings; knows nothing of compilers or of arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from stridewright.layout import Layout, Swizzle, SwizzledLayout, coalesce, compose, cosize, right_inverse, size, tile_to_shape
+from stridewright.layout.banks import Access, BankReport, bank_report
+from stridewright.layout.hardware import TensorMap, decode_matrix_descriptor, swizzle_mode
+from stridewright.layout.hardware.canonical import matrix_descriptor
+from stridewright.layout.hardware.fragments import stmatrix_layout, wgmma_d_layout
+
+from .config import ALIGNMENT_SLACK, GemmConfig, registers, shared_bytes
+
+ELEMENT_BYTES = 2
+PANEL_COLUMNS = 64
+"""Columns of a panel of D in shared memory: 64 elements of 2 bytes are the 128 bytes of the swizzle's span."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A ``constexpr`` of the generated source."""
+
+    type: str
+    name: str
+    value: int
+    hexadecimal: bool = False
+
+
+@dataclass(frozen=True)
+class AddressFunction:
+    """A layout that the generated source evaluates: ``name(parameters...)`` is ``layout`` at that coordinate, in ``unit``."""
+
+    name: str
+    parameters: tuple[str, ...]
+    layout: Layout | SwizzledLayout
+    unit: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the derivation: what is looked at, the layouts it starts from, and what follows."""
+
+    title: str
+    layouts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    constants: tuple[Constant, ...] = ()
+    functions: tuple[AddressFunction, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperandTile:
+    """An operand's tile in shared memory: ``layout`` maps (row, k) to an element offset in its slot."""
+
+    name: str
+    rows: int
+    layout: SwizzledLayout
+    slot_bytes: int
+    descriptor: int
+    step_advance: int
+    """Descriptor units (16 bytes) from one k-step of 16 elements to the next."""
+    block_advance: int
+    """Descriptor units from one block of 64 rows to the next (A only)."""
+    row_bytes: int
+
+
+@dataclass(frozen=True)
+class TensorMaps:
+    """The four tensor maps of a launch; ``d`` and ``d_tail`` are None when D leaves by plain stores."""
+
+    a: TensorMap
+    b: TensorMap
+    d: TensorMap | None
+    d_tail: TensorMap | None
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Everything that follows from a valid configuration, in the order a reader would want it."""
+
+    config: GemmConfig
+    a: OperandTile
+    b: OperandTile
+    staging: SwizzledLayout | None
+    """(row, column) of a panel of D -> element offset, or None for plain stores."""
+    staging_addresses: SwizzledLayout | None
+    """(lane, warp, step) -> byte offset of the 16-byte row that stmatrix writes."""
+    staging_report: BankReport | None
+    accumulator: Layout
+    """(thread, value) -> m + 64 * n, for a block of 64 rows."""
+    shared_map: tuple[tuple[str, int, int], ...]
+    """(what, offset, bytes) of each part of shared memory."""
+    steps: tuple[Step, ...]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory to ask for, alignment included."""
+        return sum(part[2] for part in self.shared_map) + ALIGNMENT_SLACK
+
+    def tensor_maps(self, m: int, n: int, k: int, *, a_row_bytes: int | None = None, b_row_bytes: int | None = None, d_row_bytes: int | None = None) -> TensorMaps:
+        """The tensor maps for a problem's sizes (elements) and row pitches (bytes; dense if None).
+
+        A's and B's boxes are their slots of the ring; D's is a panel of 64 rows, and the tile's last panel has a map of its own when it is narrower.
+        """
+        config = self.config
+
+        def tensor_map(rows: int, columns: int, row_bytes: int | None, box: tuple[int, int]) -> TensorMap:
+            pitch = columns * ELEMENT_BYTES if row_bytes is None else row_bytes
+            return TensorMap(
+                dtype="bf16", shape=(columns, rows), strides_bytes=(pitch,), box=box, swizzle="128B", l2_promotion="128B", arch=config.arch
+            )
+
+        d = d_tail = None
+        if config.epilogue.store == "tma":
+            tail = config.tile.n % PANEL_COLUMNS
+            d = tensor_map(m, n, d_row_bytes, (min(PANEL_COLUMNS, config.tile.n), 64))
+            d_tail = tensor_map(m, n, d_row_bytes, (tail, 64)) if tail else d
+        return TensorMaps(
+            a=tensor_map(m, k, a_row_bytes, (config.tile.k, config.tile.m)),
+            b=tensor_map(n, k, b_row_bytes, (config.tile.k, config.tile.n)),
+            d=d,
+            d_tail=d_tail,
+        )
+
+
+SWIZZLE = "128B"
+
+
+def swizzled_tile(rows: int, columns: int) -> SwizzledLayout:
+    """A K-major tile of 16-bit elements under the 128-byte swizzle: (row, column) -> element offset.
+
+    The atom is 8 rows of 64 elements, 128 bytes each; rows beyond it follow 1024 bytes later. ``columns`` is 64, or less for a row that does not fill
+    the span.
+
+    >>> print(swizzled_tile(128, 64))
+    S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))
+    """
+    swizzle = Swizzle(*swizzle_mode(SWIZZLE).element_parameters(8 * ELEMENT_BYTES))
+    atom = compose(swizzle, Layout((8, 64), (64, 1)))
+    tile: SwizzledLayout = tile_to_shape(atom, (rows, columns))
+    return tile
+
+
+def byte_offsets(layout: SwizzledLayout, element_bytes: int = ELEMENT_BYTES) -> SwizzledLayout:
+    """The same map from coordinates, to byte offsets instead of element offsets.
+
+    >>> print(byte_offsets(swizzled_tile(8, 64)))
+    S<3,4,3> o (8,64):(128,2)
+    """
+    bytes_of_element = Layout(cosize(layout.layout), element_bytes)
+    inner = compose(bytes_of_element, layout.layout)
+    scaled = Swizzle(*swizzle_mode(SWIZZLE).element_parameters(8))
+    return SwizzledLayout(scaled, layout.offset * element_bytes, inner)
+
+
+def _operand(name: str, rows: int, config: GemmConfig) -> OperandTile:
+    layout = swizzled_tile(rows, config.tile.k)
+
+    def advance(row: int, k: int) -> int:
+        """Descriptor units between (0, 0) and (row, k), before the swizzle: the hardware applies that to the final address."""
+        return int(layout.layout(row, k)) * ELEMENT_BYTES >> 4
+
+    return OperandTile(
+        name=name,
+        rows=rows,
+        layout=layout,
+        slot_bytes=cosize(layout.layout) * ELEMENT_BYTES,
+        descriptor=matrix_descriptor(layout, dtype="bf16", arch=config.arch, major="k", address=0),
+        step_advance=advance(0, 16),
+        block_advance=advance(64, 0) if rows > 64 else 0,
+        row_bytes=int(layout.layout(1, 0)) * ELEMENT_BYTES,
+    )
+
+
+def accumulator_rows(accumulator: Layout) -> Layout:
+    """(thread, value) -> row of the block, from (thread, value) -> m + 64 * n."""
+    rows: Layout = compose(Layout((64, cosize(accumulator) // 64), (1, 0)), accumulator)
+    return rows
+
+
+def accumulator_columns(accumulator: Layout) -> Layout:
+    """(thread, value) -> column of the block."""
+    columns: Layout = compose(Layout((64, cosize(accumulator) // 64), (0, 1)), accumulator)
+    return columns
+
+
+def stmatrix_rows(panel: SwizzledLayout) -> SwizzledLayout:
+    """(lane, warp, step) -> byte offset in the panel of the 16-byte row whose address that lane gives to stmatrix x4.
+
+    Step s stores accumulator values 8 s .. 8 s + 7, 16 columns. The fragment says which (m, n) each value is; stmatrix says which row and column each
+    register half goes to; one composed with the inverse of the other says where a row lies. That the row's eight elements are eight neighbours along
+    n is checked here: otherwise stmatrix could not store this fragment.
+    """
+    fragment = wgmma_d_layout(PANEL_COLUMNS)
+    lanes, warps = fragment[0][0:2], fragment[0][2]
+    values, steps = compose(fragment[1], Layout(8)), compose(fragment[1], Layout(PANEL_COLUMNS // 16, 8))
+    one_step = Layout((lanes.shape, values.shape), (lanes.stride, values.stride))
+    to_fragment = right_inverse(stmatrix_layout(4))
+    placed = compose(one_step, to_fragment)
+    if compose(placed, Layout(8)) != Layout(8, 64):
+        raise AssertionError(f"stmatrix rows of {one_step} are {placed}, not 8 neighbours along n")
+    rows = coalesce(compose(placed, Layout(32, 8)))
+    coordinates = Layout((rows.shape, warps.shape, steps.shape), (rows.stride, warps.stride, steps.stride))
+    addresses: SwizzledLayout = compose(byte_offsets(panel), coordinates)
+    return addresses
+
+
+@lru_cache(maxsize=64)
+def derive(config: GemmConfig) -> Derivation:
+    """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid."""
+    config.require_valid()
+    a, b = _operand("A", config.tile.m, config), _operand("B", config.tile.n, config)
+    accumulator = wgmma_d_layout(config.tile.n)
+    staging = addresses = report = None
+    if config.epilogue.store == "tma":
+        staging = swizzled_tile(64, PANEL_COLUMNS)
+        addresses = stmatrix_rows(staging)
+        # One warp, one step; the others add multiples of 16 bytes * 8 rows or permute chunks, and are reported in explain().
+        report = worst_report(addresses)
+    offset, shared_map = 0, []
+    for use, length in shared_bytes(config).items():
+        shared_map.append((use, offset, length))
+        offset += length
+    derivation = Derivation(
+        config=config, a=a, b=b, staging=staging, staging_addresses=addresses, staging_report=report, accumulator=accumulator, shared_map=tuple(shared_map), steps=()
+    )
+    return dataclasses.replace(derivation, steps=tuple(_steps(derivation)))
+
+
+def worst_report(addresses: SwizzledLayout) -> BankReport:
+    """The most conflicted of all stmatrix stores of a panel: every warp, every step."""
+    warps, steps = (size(addresses.layout[mode]) for mode in (1, 2))
+    reports = [
+        bank_report(addresses, Access(bytes=16, op="stmatrix", lanes=tuple((lane, warp, step) for lane in range(32))))
+        for warp in range(warps)
+        for step in range(steps)
+    ]
+    return max(reports, key=lambda report: report.ratio)
+
+
+def _steps(derivation: Derivation) -> Iterator[Step]:
+    config, a, b = derivation.config, derivation.a, derivation.b
+    tile, consumers = config.tile, config.schedule.consumers
+    producer_registers, consumer_registers = registers(consumers)
+    yield Step(
+        title="The tile, and who computes it",
+        notes=(
+            f"A CTA computes {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements.",
+            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // consumers} rows each, wgmma m64n{tile.n}k16: "
+            f"{tile.m * tile.n // (consumers * 128)} accumulator registers a thread.",
+            f"setmaxnreg takes registers from the producer's threads ({producer_registers}) and gives them to the consumers' ({consumer_registers}).",
+        ),
+        constants=(
+            Constant("int", "TILE_M", tile.m),
+            Constant("int", "TILE_N", tile.n),
+            Constant("int", "TILE_K", tile.k),
+            Constant("int", "STAGES", config.pipeline.stages),
+            Constant("int", "CONSUMERS", consumers),
+            Constant("int", "M_BLOCKS", tile.m // consumers // 64),
+            Constant("int", "THREADS", config.threads),
+            Constant("int", "GROUP_M", config.schedule.group_m),
+            Constant("int", "PRODUCER_REGISTERS", producer_registers),
+            Constant("int", "CONSUMER_REGISTERS", consumer_registers),
+        ),
+    )
+    for operand in (a, b):
+        yield _operand_step(operand, tile.k)
+    offsets = {use: offset for use, offset, _ in derivation.shared_map}
+    yield Step(
+        title="Shared memory",
+        notes=tuple(f"{offset:>7} .. {offset + length:>7}  {use}" for use, offset, length in derivation.shared_map if length)
+        + (f"{derivation.shared_bytes} bytes to ask for: {ALIGNMENT_SLACK} more, so that offset 0 can be a multiple of {ALIGNMENT_SLACK}.",),
+        constants=(
+            Constant("uint32", "A_OFFSET", offsets["tiles of A"]),
+            Constant("uint32", "B_OFFSET", offsets["tiles of B"]),
+            Constant("uint32", "STAGING_OFFSET", offsets["staging of D"]),
+            Constant("uint32", "FULL_BARRIERS_OFFSET", offsets["barriers"]),
+            Constant("uint32", "EMPTY_BARRIERS_OFFSET", offsets["barriers"] + 8 * config.pipeline.stages),
+        ),
+    )
+    yield _staging_step(derivation) if config.epilogue.store == "tma" else _direct_step(derivation)
+
+
+def _operand_step(operand: OperandTile, tile_k: int) -> Step:
+    name, rows = operand.name, operand.rows
+    constants = [
+        Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
+        Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
+        Constant("uint32", f"{name}_STEP_ADVANCE", operand.step_advance),
+    ]
+    if name == "A":
+        constants += [Constant("uint32", "A_ROW_BYTES", operand.row_bytes), Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance)]
+    return Step(
+        title=f"A slot of {name}",
+        layouts=((f"({'m' if name == 'A' else 'n'}, k) -> element of the slot", str(operand.layout)), ("the same in bytes", str(byte_offsets(operand.layout)))),
+        notes=(
+            f"TMA: box {tile_k} x {rows} elements, swizzle {SWIZZLE}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
+            f"Matrix descriptor at address 0: {operand.descriptor:#018x}, K-major.",
+            *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, "sm_90a").explain().splitlines()),
+            f"16 elements along k are {operand.step_advance * 16} bytes before the swizzle: the descriptor advances by {operand.step_advance} units of 16 bytes.",
+        ),
+        constants=tuple(constants),
+    )
+
+
+def _staging_step(derivation: Derivation) -> Step:
+    config = derivation.config
+    staging, addresses, report = derivation.staging, derivation.staging_addresses, derivation.staging_report
+    if staging is None or addresses is None or report is None:
+        raise AssertionError("a staged epilogue has a staging layout")
+    tail = config.tile.n % PANEL_COLUMNS
+    return Step(
+        title="From accumulators to D, through shared memory",
+        layouts=(
+            ("accumulator: (thread, value) -> m + 64 n", str(derivation.accumulator)),
+            ("panel of D: (m, n) -> element", str(staging)),
+            ("stmatrix x4: (lane, warp, step) -> byte of a 16-byte row", str(addresses)),
+        ),
+        notes=(
+            f"Bank conflicts: {report.wavefronts} wavefronts a store, {report.ideal} are ideal, for every warp and step"
+            + (": none." if report.ratio == 1 else f": ratio {report.ratio:g}."),
+            f"TMA store: box {min(PANEL_COLUMNS, config.tile.n)} x 64, swizzle {SWIZZLE}"
+            + (f"; the tile's last panel is {tail} columns wide and has a map of its own." if tail else "."),
+        ),
+        constants=(
+            Constant("int", "PANEL_COLUMNS", PANEL_COLUMNS),
+            Constant("int", "PANELS", -(-config.tile.n // PANEL_COLUMNS)),
+            Constant("int", "TAIL_COLUMNS", tail),
+            Constant("int", "PANEL_BYTES", cosize(staging.layout) * ELEMENT_BYTES),
+            Constant("int", "STAGING_BUFFERS", config.epilogue.buffers),
+        ),
+        functions=(AddressFunction("staging_offset", ("lane", "warp", "step"), addresses, "bytes"),),
+    )
+
+
+def _direct_step(derivation: Derivation) -> Step:
+    accumulator = derivation.accumulator
+    return Step(
+        title="From accumulators to D, by plain stores",
+        layouts=(("accumulator: (thread, value) -> m + 64 n", str(accumulator)),),
+        functions=(
+            AddressFunction("accumulator_row", ("thread", "value"), accumulator_rows(accumulator), "rows"),
+            AddressFunction("accumulator_column", ("thread", "value"), accumulator_columns(accumulator), "columns"),
+        ),
+    )

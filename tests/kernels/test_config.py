@@ -1,0 +1,111 @@
+"""The predicate that says which parameters make a kernel: it names every broken rule and a value that works."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stridewright.kernels.config import (
+    ALIGNMENT_SLACK,
+    SHARED_LIMIT,
+    Cluster,
+    ConfigError,
+    GemmConfig,
+    Pipeline,
+    Problem,
+    Schedule,
+    Tile,
+    registers,
+    shared_bytes,
+)
+
+
+def test_the_default_is_valid() -> None:
+    assert GemmConfig().problems() == []
+
+
+def test_a_tile_of_204_columns_names_the_rule_and_its_neighbours() -> None:
+    assert GemmConfig(tile=Tile(n=204)).problems() == [
+        "tile_n=204: must be a multiple of 8 and at most 256 (wgmma N, bf16); nearest 200, 208"
+    ]
+
+
+def test_every_broken_rule_is_reported_at_once() -> None:
+    config = GemmConfig(
+        arch="sm_80",
+        problem=Problem(m=0, n=-3, k=12, a="f8", d="f64", a_major="mn"),
+        tile=Tile(m=100, n=204, k=48),
+        pipeline=Pipeline(stages=1),
+        cluster=Cluster(m=2),
+        schedule=Schedule(consumers=3),
+    )
+    parameters = {violation.parameter for violation in config.violations()}
+    assert parameters >= {"arch", "m", "n", "k", "a", "d", "a_major", "tile_m", "tile_n", "tile_k", "stages", "cluster", "consumers"}
+
+
+@pytest.mark.parametrize("k", [1, 4, 12, 100, 1001])
+def test_a_k_that_tma_cannot_load_is_refused_with_the_nearest_that_works(k: int) -> None:
+    (line,) = GemmConfig(problem=Problem(m=8, n=8, k=k)).problems()
+    assert line.startswith(f"k={k}: must be a multiple of 8")
+    assert str((k // 8 + 1) * 8) in line
+
+
+@pytest.mark.parametrize("value", [2.0, "64", True, None])
+def test_a_tile_size_that_is_no_whole_number_is_refused(value: object) -> None:
+    (line,) = GemmConfig(tile=Tile(n=value)).problems()  # type: ignore[arg-type]
+    assert line == f"tile_n={value!r}: must be a whole number"
+
+
+def test_a_tile_whose_accumulators_do_not_fit_names_a_width_that_does() -> None:
+    (line,) = GemmConfig().replace(tile_m=256, tile_n=200, stages=2).problems()
+    assert line.startswith("tile_n=200: a 256 x 200 tile on 2 consumer warpgroups is 200 accumulator registers a thread")
+    assert GemmConfig().replace(tile_m=256, tile_n=192, stages=2).problems() == []
+
+
+def test_stages_that_overflow_shared_memory_name_the_number_that_fits() -> None:
+    (line,) = GemmConfig().replace(stages=8).problems()
+    assert "stages=8: " in line
+    assert line.endswith("stages=4 fits")
+
+
+def test_rows_of_d_that_tma_cannot_store_are_refused_for_tma_only() -> None:
+    config = GemmConfig(problem=Problem(m=8, n=777, k=64))
+    assert any("'tma'" in line and '"direct" works' in line for line in config.problems())
+    assert config.replace(store="direct").problems() == []
+
+
+def test_require_valid_raises_with_all_violations() -> None:
+    config = GemmConfig(tile=Tile(m=100, n=204))
+    with pytest.raises(ConfigError) as caught:
+        config.require_valid()
+    assert [str(violation) for violation in caught.value.violations] == config.problems()
+
+
+def test_replace_names_the_parameters_there_are() -> None:
+    with pytest.raises(TypeError, match="tile_q=3: no such parameter; there are tile_m"):
+        GemmConfig().replace(tile_q=3)
+
+
+@given(
+    st.sampled_from([64, 128, 256]),
+    st.integers(1, 32).map(lambda n: 8 * n),
+    st.integers(2, 8),
+    st.sampled_from([1, 2]),
+    st.sampled_from(["tma", "direct"]),
+    st.integers(1, 4),
+)
+def test_a_valid_configuration_keeps_the_chip_s_limits(m: int, n: int, stages: int, consumers: int, store: str, buffers: int) -> None:
+    config = GemmConfig().replace(tile_m=m, tile_n=n, stages=stages, consumers=consumers, store=store, buffers=buffers)
+    problems = config.problems()
+    fits = sum(shared_bytes(config).values()) + ALIGNMENT_SLACK <= SHARED_LIMIT
+    enough_rows = m >= 64 * consumers
+    few_enough = m * n / (128 * consumers) <= 192
+    assert (problems == []) == (fits and enough_rows and few_enough)
+
+
+def test_the_register_split_fits_the_pool_that_the_launch_leaves() -> None:
+    # ptxas assigns 168 registers a thread at 384 threads; setmaxnreg takes multiples of 8 from 24 to 256.
+    producer, consumer = registers(2)
+    assert 128 * (producer + 2 * consumer) <= 384 * 168
+    assert all(count % 8 == 0 and 24 <= count <= 256 for count in (*registers(1), *registers(2)))
