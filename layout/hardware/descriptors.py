@@ -146,7 +146,7 @@ class MatrixDescriptor:
         """
         import numpy as np
 
-        bits = data_type(dtype).bits
+        bits = data_type(dtype).smem_bits
         k = OPERAND_K_BYTES * 8 // bits if k is None else k
         row_index, k_index = np.arange(rows, dtype=np.int64)[:, None], np.arange(k, dtype=np.int64)[None, :]
         address = self.start + self._offsets(bits, major, row_index, k_index)

@@ -116,7 +116,9 @@ def test_every_wgmma_accumulator_covers_its_tile_once() -> None:
         assert sorted(evaluated(f.wgmma_d_layout(n), 128).ravel().tolist()) == list(range(64 * n))
 
 
-@pytest.mark.parametrize(("n", "dtype", "near"), [(204, "bf16", "200, 208"), (40, "s8", "32, 48"), (264, "f16", "248, 256")])
+@pytest.mark.parametrize(
+    ("n", "dtype", "near"), [(204, "bf16", "200, 208"), (40, "s8", "32, 48"), (264, "f16", "248, 256")]
+)
 def test_illegal_n_names_the_nearest(n: int, dtype: str, near: str) -> None:
     with pytest.raises(HardwareError, match=near):
         f.wgmma_d_layout(n, dtype)
