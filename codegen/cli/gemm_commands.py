@@ -1,0 +1,221 @@
+"""Commands about GEMMs: gemm generates, compiles, runs and checks one; emit writes its files; explain shows its
+derivation.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import RIGHT, WRONG, console, fail, guarded, print_json
+
+if TYPE_CHECKING:
+    from stridewright.codegen.gemm import Gemm
+
+
+class Where(enum.StrEnum):
+    """Where a kernel runs."""
+
+    AUTO = "auto"
+    GPU = "gpu"
+    EMULATOR = "emulator"
+
+
+class Values(enum.StrEnum):
+    """What the inputs are filled with."""
+
+    NORMAL = "normal"
+    INTEGERS = "integers"
+
+
+class MajorName(enum.StrEnum):
+    """Which dimension of an operand is contiguous."""
+
+    K = "k"
+    MN = "mn"
+
+
+SizeM = Annotated[int, typer.Argument(metavar="M", help="Rows of A and D.")]
+SizeN = Annotated[int, typer.Argument(metavar="N", help="Rows of B, columns of D.")]
+SizeK = Annotated[int, typer.Argument(metavar="K", help="Columns of A and B.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="Format of A, B and D.")]
+DtypeD = Annotated[str | None, typer.Option("--d-dtype", help="Format of D, where it differs.")]
+MajorA = Annotated[MajorName, typer.Option("--a-major", help="Contiguous dimension of A (M, K).")]
+MajorB = Annotated[MajorName, typer.Option("--b-major", help="Contiguous dimension of B (N, K).")]
+Arch = Annotated[str | None, typer.Option("--arch", help="sm_90a (Hopper); by default the GPU's, or sm_90a.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Change a parameter of the chosen configuration: tile_n=128, stages=5."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def parse_settings(settings: list[str] | None) -> dict[str, Any]:
+    """NAME=VALUE pairs as a dict; whole numbers become int. ValueError for a text without "=".
+
+    >>> parse_settings(["tile_n=128", "store=tma"])
+    {'tile_n': 128, 'store': 'tma'}
+    """
+    found: dict[str, Any] = {}
+    for text in settings or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--set {text}: must be NAME=VALUE, for example tile_n=128")
+        try:
+            found[name] = int(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def make_gemm(
+    m: int,
+    n: int,
+    k: int,
+    dtype: str,
+    d_dtype: str | None,
+    a_major: str,
+    b_major: str,
+    arch: str,
+    settings: list[str] | None,
+) -> Gemm:
+    """The Gemm of these options; with ``settings`` its configuration is the chosen one with those parameters
+    changed.
+    """
+    from stridewright.codegen.gemm import Gemm
+
+    changes = parse_settings(settings)
+    given = {"a": dtype, "b": dtype, "d": d_dtype or dtype, "arch": arch, "a_major": a_major, "b_major": b_major}
+    made = Gemm(m=m, n=n, k=k, **given)
+    if changes:
+        made = Gemm(m=m, n=n, k=k, **given, config=made.config.replace(**changes))
+    return made
+
+
+@guarded
+def gemm(
+    m: SizeM,
+    n: SizeN,
+    k: SizeK,
+    dtype: Dtype = "bf16",
+    d_dtype: DtypeD = None,
+    a_major: MajorA = MajorName.K,
+    b_major: MajorB = MajorName.K,
+    arch: Arch = None,
+    on: Annotated[
+        Where, typer.Option("--on", help="Where to run it; auto takes the GPU if there is one for it.")
+    ] = Where.AUTO,
+    values: Annotated[
+        Values, typer.Option("--values", help="Inputs: normal, or small integers (exact).")
+    ] = Values.NORMAL,
+    seed: Annotated[int, typer.Option("--seed", help="For the inputs.")] = 0,
+    settings: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Generate, compile, run and check D[M,N] = A[M,K] B[N,K]^T. Status 0: checked and right; 1: wrong, race or
+    deadlock; 2: refused.
+    """
+    from . import gemm_run
+
+    where, reason, chosen_arch = gemm_run.choose(on.value, arch)
+    run = gemm_run.run(
+        lambda: make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, chosen_arch, settings),
+        where=where,
+        values=values.value,
+        seed=seed,
+        progress=not as_json,
+    )
+    if as_json:
+        print_json(run.report(reason))
+    else:
+        gemm_run.show(run, reason, console())
+    raise typer.Exit(RIGHT if run.right else WRONG)
+
+
+@guarded
+def emit(
+    m: SizeM,
+    n: SizeN,
+    k: SizeK,
+    dtype: Dtype = "bf16",
+    d_dtype: DtypeD = None,
+    a_major: MajorA = MajorName.K,
+    b_major: MajorB = MajorName.K,
+    arch: Arch = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the source goes.")
+    ] = None,
+    ptx: Annotated[bool, typer.Option("--ptx", help="The PTX too (alone, where there is no -o).")] = False,
+    cubin: Annotated[bool, typer.Option("--cubin", help="The cubin too, beside the source.")] = False,
+    settings: Set = None,
+) -> None:
+    """Write the generated CUDA source, self-contained, and with --ptx and --cubin what it compiles to."""
+    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings)
+    if output is None:
+        if cubin:
+            fail("--cubin: a cubin is no text; say where it goes with -o FILE")
+        typer.echo(made.ptx if ptx else made.source)
+        return
+    contents: dict[Path, bytes] = {}
+    kind = output.suffix if output.suffix in (".ptx", ".cubin") else ".cu"
+    if kind == ".cu":
+        contents[output] = made.source.encode()
+    if ptx or kind == ".ptx":
+        contents[output.with_suffix(".ptx")] = made.ptx.encode()
+    if cubin or kind == ".cubin":
+        contents[output.with_suffix(".cubin")] = made.cubin
+    for path, data in contents.items():
+        write_whole(path, data)
+        typer.echo(f"{path}: {len(data)} bytes", err=True)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all. OSError names the folder that cannot be written."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+@guarded
+def explain(
+    m: SizeM,
+    n: SizeN,
+    k: SizeK,
+    dtype: Dtype = "bf16",
+    d_dtype: DtypeD = None,
+    a_major: MajorA = MajorName.K,
+    b_major: MajorB = MajorName.K,
+    arch: Arch = None,
+    settings: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how every constant follows from layouts: tiles, tensor maps, descriptors, shared memory, registers,
+    conflicts.
+    """
+    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings)
+    explanation = made.explain()
+    if as_json:
+        print_json({"arch": made.config.arch, "config": made.config, "explanation": str(explanation)})
+        return
+    console().print(str(explanation), markup=False)
+
+
+@functools.cache
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for command in (gemm, emit, explain):
+        app.command()(command)

@@ -1,0 +1,267 @@
+"""One GEMM from generation to verdict, timed step by step, and its report for people and for programs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from stridewright.codegen.check import Check
+    from stridewright.codegen.gemm import Gemm
+
+_WARM_UP, _TIMED = 3, 20
+
+
+@dataclass
+class Run:
+    """What happened. ``check`` is None where nothing could be compared; ``unchecked`` then says why."""
+
+    gemm: Gemm
+    where: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    check: Check | None = None
+    unchecked: str = ""
+    fault: str = ""
+    races: list[Any] = field(default_factory=list)
+    conflicts: list[Any] = field(default_factory=list)
+    instructions: int | None = None
+    tflops: float | None = None
+    exact: bool | None = None
+
+    @property
+    def right(self) -> bool:
+        """Whether the result was compared and is right, with no race and no fault."""
+        return (
+            self.check is not None
+            and self.check.passed
+            and not self.races
+            and not self.fault
+            and self.exact is not False
+        )
+
+    def report(self, reason: str) -> dict[str, Any]:
+        """The object that --json prints."""
+        config = self.gemm.config
+        problem = {name: getattr(self.gemm, name) for name in ("m", "n", "k")}
+        check = self.check
+        return {
+            **problem,
+            "arch": config.arch,
+            "on": self.where,
+            "reason": self.unchecked or self.fault or reason,
+            "config": config,
+            "name": config.name,
+            "seconds": self.seconds,
+            "checked": check is not None,
+            "right": self.right,
+            "relative_error": check and check.relative_error,
+            "max_abs_error": check and check.max_abs_error,
+            "elements_outside_bound": check and check.outside,
+            "worst": check and check.worst,
+            "bit_exact": self.exact,
+            "fault": self.fault or None,
+            "races": self.races,
+            "bank_conflicts": self.conflicts,
+            "instructions": self.instructions,
+            "tflops": self.tflops,
+            **_resources(self.gemm),
+        }
+
+
+def _resources(gemm: Gemm) -> dict[str, Any]:
+    build = getattr(gemm, "build", None)
+    if build is None or not build.kernels:
+        return {}
+    used = build.kernels[0]
+    return {"registers": used.registers, "cached": build.cached, "compiler": build.compiler}
+
+
+def choose(on: str, arch: str | None) -> tuple[str, str, str]:
+    """Where to run, why, and for which architecture. ValueError where a GPU was asked for and there is none for it."""
+    from stridewright.codegen import launch
+
+    if on == "emulator":
+        return "emulator", "as asked", arch or "sm_90a"
+    usable, reason = launch.gpu_available(arch)
+    if usable:
+        return "gpu", reason, arch or launch.device_arch()
+    if on == "gpu":
+        raise ValueError(f"--on gpu: {reason}; --on emulator runs the same PTX without one")
+    return "emulator", reason, arch or "sm_90a"
+
+
+@contextlib.contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[name] = time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _status(text: str, wanted: bool) -> Iterator[None]:
+    if not (wanted and sys.stderr.isatty()):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
+
+
+def make_inputs(gemm: Gemm, values: str, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A (M, K) and B (N, K) in the problem's formats: standard normal, or integers -3..3 whose sums are exact."""
+    import numpy as np
+
+    from .machine_commands import numpy_type
+
+    rng = np.random.default_rng(seed)
+    problem = gemm.config.problem
+    made = []
+    for rows, dtype in ((gemm.m, problem.a), (gemm.n, problem.b)):
+        shape = (rows, gemm.k)
+        drawn = rng.integers(-3, 4, shape) if values == "integers" else rng.standard_normal(shape, np.float32)
+        made.append(drawn.astype(numpy_type(dtype)))
+    return made[0], made[1]
+
+
+def run(make: Callable[[], Gemm], where: str, values: str = "normal", seed: int = 0, progress: bool = False) -> Run:
+    """Generate, compile, run and check. A fault that the emulator finds is recorded; anything else is raised."""
+    seconds: dict[str, float] = {}
+    with _status("generating and compiling", progress):
+        with _timed(seconds, "generate"):
+            gemm = make()
+            _ = gemm.source
+        with _timed(seconds, "compile"):
+            _ = gemm.cubin
+    done = Run(gemm, where, seconds)
+    a, b = make_inputs(gemm, values, seed)
+    with _status(f"running on the {where}", progress):
+        d = _emulate(done, a, b) if where == "emulator" else _launch(done, a, b)
+    if d is None:
+        done.unchecked = "the run did not come to an end: " + done.fault.splitlines()[0]
+        return done
+    with _status("checking against float64", progress), _timed(seconds, "check"):
+        _check(done, d, a, b, values)
+    return done
+
+
+def _check(done: Run, d: Any, a: Any, b: Any, values: str) -> None:
+    from stridewright.codegen.check import check_gemm
+
+    module = None
+    if done.where == "gpu":
+        # Large results are checked where they lie: float64 on the GPU is a hundred times faster.
+        import cupy
+
+        module = cupy
+        a, b = cupy.asarray(a), cupy.asarray(b)
+    done.check = check_gemm(d, a, b, output=done.gemm.config.problem.d, array_module=module)
+    if values == "integers" and done.check.passed:
+        # Sums of small integers are exact in float32, so the result is the exact one rounded once.
+        exact = (a.astype("float32") @ b.astype("float32").T).astype(d.dtype)
+        done.exact = bool((exact == d).all())
+
+
+def _emulate(done: Run, a: Any, b: Any) -> Any:
+    from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
+
+    try:
+        with _timed(done.seconds, "run"):
+            result = done.gemm.emulate(a, b)
+    except UnsupportedInstruction:
+        raise
+    except EmulationError as error:
+        done.fault = str(error)
+        return None
+    done.races = list(result.races)
+    done.conflicts = list(result.conflicts)
+    done.instructions = getattr(result, "instructions", None)
+    return result.d
+
+
+def _launch(done: Run, a: Any, b: Any) -> Any:
+    import cupy
+
+    left, right = cupy.asarray(a), cupy.asarray(b)
+    with _timed(done.seconds, "first_launch"):
+        d = done.gemm(left, right)
+        cupy.cuda.Device().synchronize()
+    for _ in range(_WARM_UP):
+        done.gemm(left, right, out=d)
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    begin.record()
+    for _ in range(_TIMED):
+        done.gemm(left, right, out=d)
+    end.record()
+    end.synchronize()
+    done.seconds["run"] = float(cupy.cuda.get_elapsed_time(begin, end)) / 1e3 / _TIMED
+    done.tflops = 2 * done.gemm.m * done.gemm.n * done.gemm.k / done.seconds["run"] / 1e12
+    return d
+
+
+def show(run: Run, reason: str, out: Console) -> None:
+    """Print the report for people."""
+
+    def line(name: str, text: str, style: str | None = None) -> None:
+        out.print(f"  {name:<14}{text}", markup=False, style=style)
+
+    gemm = run.gemm
+    problem = gemm.config.problem
+    out.print(
+        f"D[{gemm.m},{gemm.n}] = A[{gemm.m},{gemm.k}] B[{gemm.n},{gemm.k}]^T, {problem.a} -> {problem.d}", markup=False
+    )
+    line("kernel", gemm.config.name)
+    used = _resources(gemm)
+    if used:
+        source = f"{len(gemm.source.splitlines())} lines of CUDA, {used['registers']} registers"
+        line("generated", f"{source}, {used['compiler']}{', from the cache' if used['cached'] else ''}")
+    line(
+        "ran on",
+        "the GPU: " + reason if run.where == "gpu" else f"the emulator ({reason}): its PTX, instruction by instruction",
+    )
+    if run.check is not None:
+        verdict = "right" if run.check.passed else f"WRONG in {run.check.outside} of {run.check.elements} elements"
+        line("result", verdict, "green" if run.check.passed else "red")
+        errors = f"relative {run.check.relative_error:.3g}, largest {run.check.max_abs_error:.3g}"
+        line(
+            "error",
+            f"{errors}, against float64; every element within its bound"
+            if run.check.passed
+            else f"{errors}; {run.check.worst}",
+        )
+    if run.exact is not None:
+        line(
+            "bit for bit",
+            "equal to the exact sums rounded once" if run.exact else "NOT equal to the exact sums",
+            None if run.exact else "red",
+        )
+    if run.where == "emulator":
+        line("fault", run.fault or "none: no deadlock, no access outside its memory", "red" if run.fault else None)
+        line("races", f"{len(run.races)}" if run.races else "none found", "red" if run.races else None)
+        for race in run.races[:5]:
+            line("", str(race))
+        _show_conflicts(run, line)
+    line("seconds", ", ".join(f"{name} {value:.3g}" for name, value in run.seconds.items()))
+    if run.tflops is not None:
+        line("speed", f"{run.tflops:.1f} TFLOP/s over {_TIMED} launches in a row, inputs in cache where they fit")
+
+
+def _show_conflicts(run: Run, line: Callable[[str, str], None]) -> None:
+    conflicting = [record for record in run.conflicts if getattr(record, "ratio", 0) > 1]
+    if not run.conflicts:
+        line("bank conflicts", "no shared-memory access was counted")
+    elif not conflicting:
+        line("bank conflicts", f"none in {len(run.conflicts)} accesses of the source")
+    else:
+        line("bank conflicts", f"in {len(conflicting)} of {len(run.conflicts)} accesses of the source")
+        for record in conflicting[:8]:
+            line("", str(record))

@@ -1,0 +1,250 @@
+"""Commands about the machine and the disk: emulate a PTX file of any origin, look after the kernel cache."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import RIGHT, WRONG, console, guarded, plain, print_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_NUMPY_NAMES = {
+    "u8": "uint8",
+    "s8": "int8",
+    "u16": "uint16",
+    "s16": "int16",
+    "u32": "uint32",
+    "s32": "int32",
+    "u64": "uint64",
+    "s64": "int64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+}
+_SHOWN_VALUES = 8
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def numpy_type(name: str) -> np.dtype[Any]:
+    """The numpy dtype of a PTX type's name; ValueError lists those there are.
+
+    >>> numpy_type("u32")
+    dtype('uint32')
+    """
+    import numpy as np
+
+    if name == "bf16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    if name not in _NUMPY_NAMES:
+        raise ValueError(f"type {name!r}: must be one of bf16, {', '.join(_NUMPY_NAMES)}")
+    return np.dtype(_NUMPY_NAMES[name])
+
+
+def parse_argument(text: str, seed: int = 0) -> Any:
+    """A kernel argument from its text: ``u32:5`` a value; ``f32[64x32]`` an array of zeros, with ``=arange``,
+    ``=ones`` or ``=normal`` filled so; ``@file.npy`` an array from a file; ``null``; or a bare integer, of the width
+    the kernel declares.
+
+    >>> parse_argument("u32:5"), parse_argument("f32[3]=arange"), parse_argument("7"), parse_argument("null")
+    (np.uint32(5), array([0., 1., 2.], dtype=float32), 7, None)
+    """
+    import numpy as np
+
+    if text == "null":
+        return None
+    if text.startswith("@"):
+        return np.load(text[1:], allow_pickle=False)
+    if re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+)", text):
+        return int(text, 0)
+    if match := re.fullmatch(r"(\w+):(.+)", text):
+        dtype = numpy_type(match[1])
+        value = int(match[2], 0) if dtype.kind in "iu" else float(match[2])
+        return dtype.type(value)
+    if match := re.fullmatch(r"(\w+)\[(\d+(?:[x,]\d+)*)\](?:=(\w+))?", text):
+        shape = tuple(int(size) for size in re.split("[x,]", match[2]))
+        return _filled(shape, numpy_type(match[1]), match[3] or "zeros", seed)
+    raise ValueError(
+        f"--arg {text}: must be a value such as u32:5, an array such as f32[64x32] or f32[64x32]=normal (zeros, ones, arange, "
+        "normal), a file such as @data.npy, null, or a bare integer"
+    )
+
+
+def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], how: str, seed: int) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    if how == "zeros":
+        return np.zeros(shape, dtype)
+    if how == "ones":
+        return np.ones(shape, dtype)
+    if how == "arange":
+        return np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    if how == "normal":
+        return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    raise ValueError(f"an array cannot be filled with {how!r}: zeros, ones, arange or normal")
+
+
+def parse_sizes(name: str, text: str) -> tuple[int, int, int]:
+    """Up to three sizes written 4 or 4,2,1 (or 4x2x1). ValueError for any other text.
+
+    >>> parse_sizes("--grid", "4,2")
+    (4, 2, 1)
+    """
+    parts = re.split("[x,]", text)
+    if not 1 <= len(parts) <= 3 or not all(re.fullmatch(r"\d+", part) and int(part) > 0 for part in parts):
+        raise ValueError(f"{name} {text}: must be one to three sizes from 1 up, for example 4 or 4,2,1")
+    filled = [*(int(part) for part in parts), 1, 1]
+    return filled[0], filled[1], filled[2]
+
+
+def _only_kernel(ptx: str) -> str:
+    names = re.findall(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", ptx, re.MULTILINE)
+    if len(names) != 1:
+        raise ValueError(f"the file has {len(names)} kernels ({', '.join(names) or 'none'}); choose one with --kernel")
+    return str(names[0])
+
+
+@guarded
+def emulate(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ptx", help="PTX for sm_90a or sm_100a, from any compiler.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option("--arg", metavar="ARG", help="One for each parameter: u32:5, f32[64x32]=normal, ..."),
+    ] = None,
+    kernel: Annotated[str | None, typer.Option("--kernel", help="Which kernel, where the file has several.")] = None,
+    grid: Annotated[str, typer.Option("--grid", help="Blocks, as 4 or 4,2,1.")] = "1",
+    block: Annotated[str, typer.Option("--block", help="Threads of a block.")] = "128",
+    cluster: Annotated[str, typer.Option("--cluster", help="Blocks of a cluster.")] = "1",
+    shared: Annotated[int, typer.Option("--shared", help="Bytes of dynamic shared memory a block.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="For the order of warps and for =normal.")] = 0,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE.npz", help="Write the arrays after the run.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the PTX of a file without a GPU and report races, deadlocks and bank conflicts. Status 1 if there are any
+    of the first two.
+    """
+    import numpy as np
+
+    from stridewright.codegen.emulator import emulate_ptx
+
+    ptx = file.read_text(encoding="utf-8")
+    name = kernel or _only_kernel(ptx)
+    values = [parse_argument(text, seed) for text in arguments or []]
+    sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
+    start = time.perf_counter()
+    result = emulate_ptx(ptx, name, sizes[0], sizes[1], values, cluster=sizes[2], shared=shared, seed=seed)
+    seconds = time.perf_counter() - start
+    arrays = {f"arg{index}": value for index, value in enumerate(values) if isinstance(value, np.ndarray)}
+    if save is not None:
+        np.savez(save, allow_pickle=False, **arrays)
+    races = list(result.races)
+    if as_json:
+        shown = {array: plain(value.ravel()[:_SHOWN_VALUES].astype(float)) for array, value in arrays.items()}
+        facts = {"kernel": name, "instructions": result.instructions, "seconds": seconds, "races": races}
+        print_json({**facts, "bank_conflicts": result.bank_conflicts, "first_values": shown})
+    else:
+        out = console()
+        out.print(f"{name}: {result.instructions} instructions in {seconds:.2f} s, {len(races)} races", markup=False)
+        for race in races:
+            out.print(f"  race: {race}", markup=False)
+        for conflict in result.bank_conflicts:
+            out.print(f"  {conflict}", markup=False)
+        for array, value in arrays.items():
+            shown_values = ", ".join(str(item) for item in value.ravel()[:_SHOWN_VALUES])
+            out.print(f"  {array} {value.dtype} {value.shape}: {shown_values}, ...", markup=False)
+    raise typer.Exit(WRONG if races else RIGHT)
+
+
+cache_app = typer.Typer(no_args_is_help=True, help="Look into the disk cache of built kernels, or empty it.")
+
+
+@cache_app.command("list")
+@guarded
+def cache_list(as_json: AsJson = False) -> None:
+    """List the cached kernels, newest first."""
+    from stridewright.codegen.cache import Cache
+
+    cache = Cache()
+    entries = cache.entries()
+    if as_json:
+        print_json({"folder": str(cache.folder), "entries": entries})
+        return
+    out = console()
+    out.print(
+        f"{len(entries)} kernels, {sum(entry.size for entry in entries) / 1e6:.1f} MB in {cache.folder}", markup=False
+    )
+    for entry in entries:
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.created)) if entry.created else "?"
+        state = "" if entry.intact else "  CORRUPT, made anew at its next use"
+        out.print(f"  {entry.key[:12]}  {made}  {entry.size:>9}  {entry.arch}  {entry.name}{state}", markup=False)
+
+
+@cache_app.command("path")
+@guarded
+def cache_path() -> None:
+    """Print the cache's folder (STRIDEWRIGHT_CACHE_DIR moves it)."""
+    from stridewright.codegen.cache import Cache
+
+    typer.echo(str(Cache().folder))
+
+
+@cache_app.command("show")
+@guarded
+def cache_show(
+    key: Annotated[str, typer.Argument(help="The key's beginning, from `cache list`.")], as_json: AsJson = False
+) -> None:
+    """Show how a kernel was made, what it uses, and where its source, PTX and cubin lie."""
+    from stridewright.codegen.build import resources
+    from stridewright.codegen.cache import Cache
+
+    cache = Cache()
+    entry = cache.load(cache.find(key).key)
+    if entry is None:
+        raise LookupError(
+            f"entry {key} is corrupt; it is made anew at its next use, or remove it with `stridewright cache clear`"
+        )
+    kernels = resources(entry.files["log.txt"].decode()) if "log.txt" in entry.files else ()
+    files = {name: str(entry.folder / name) for name in entry.files}
+    if as_json:
+        print_json({"key": entry.key, **entry.facts, "kernels": kernels, "files": files})
+        return
+    out = console()
+    out.print(f"{entry.key}  {entry.facts.get('name')} for {entry.facts.get('arch')}", markup=False)
+    out.print(f"  compiler  {entry.facts.get('compiler')}", markup=False)
+    out.print(f"  options   {' '.join(entry.facts.get('options', []))}", markup=False)
+    for used in kernels:
+        out.print(
+            f"  kernel    {used.name}: {used.registers} registers, {used.static_shared_bytes} B static shared",
+            markup=False,
+        )
+    for path in files.values():
+        out.print(f"  {path}", markup=False)
+
+
+@cache_app.command("clear")
+@guarded
+def cache_clear() -> None:
+    """Remove all cached kernels."""
+    from stridewright.codegen.cache import Cache
+
+    cache = Cache()
+    count, size = cache.clear()
+    console().print(f"removed {count} kernels, {size / 1e6:.1f} MB, from {cache.folder}", markup=False)
+
+
+@functools.cache
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command()(emulate)
+    app.add_typer(cache_app, name="cache")
