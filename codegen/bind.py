@@ -1,0 +1,131 @@
+"""A GEMM and its arrays, tied together once: operands checked, tensor maps encoded, arguments packed; then launched as often as wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .gemm import Gemm
+    from .launch_arrays import DeviceMatrix
+
+_ROW_ALIGNMENT = 16
+"""Bytes: TMA takes no other starts and pitches of rows (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+
+class OperandError(ValueError):
+    """An array that does not fit the GEMM: its shape, its type, or how it lies in memory."""
+
+
+def wrong_major(name: str, remedy: str) -> str:
+    axes = "(M, K)" if name == "a" else "(N, K)"
+    return f"{name}: its rows along K are not contiguous, and this kernel reads {axes} with contiguous rows ({name}_major=\"k\"); {remedy}({name}) makes such a copy"
+
+
+class BoundGemm:
+    """The launch of one GEMM on given arrays. ``bound(stream=None)`` launches it and returns the result in the caller's kind of array.
+
+    The arrays are kept alive; their contents are read at each launch.
+    """
+
+    def __init__(self, gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix, family: str, out: Any):
+        self._gemm = gemm
+        self._operands = (a, b, d)
+        self._family = family
+        self._out = out
+        self._kernel = gemm.kernel
+        self._arguments = _arguments(gemm, a, b, d)
+        self._grid = gemm.grid(_multiprocessors())
+        self._block = (gemm.config.threads, 1, 1)
+
+    def launch(self, stream: Any = None) -> None:
+        """Launches, and returns nothing."""
+        self._kernel(self._grid, self._block, self._arguments, stream)
+
+    def __call__(self, stream: Any = None) -> Any:
+        from .launch_arrays import give_back
+
+        self.launch(stream)
+        if self._out is None:
+            return give_back(self._operands[2].array, self._family)
+        if self._family == "numpy":
+            self._out[...] = give_back(self._operands[2].array, "numpy")
+        return self._out
+
+
+def bind(gemm: Gemm, a: Any, b: Any, out: Any = None) -> BoundGemm:
+    """Checks the arrays against the GEMM and prepares its launch. Raises OperandError, TypeError or LaunchError; ``out`` is untouched then."""
+    from .launch import import_cupy
+    from .launch_arrays import adopt, family_of
+
+    operands = []
+    for name, array, rows in (("a", a, gemm.m), ("b", b, gemm.n)):
+        operand = adopt(array, name)
+        gemm.check_operand(name, operand.shape, _numpy_name(operand.dtype), rows)
+        if "k" not in operand.majors:
+            raise OperandError(wrong_major(name, "xp.ascontiguousarray"))
+        _check_rows(name, operand)
+        operands.append(operand)
+    family = family_of(a)
+    if out is None:
+        cupy = import_cupy()
+        result = adopt(cupy.empty((gemm.m, gemm.n), dtype=_bfloat16()), "out")
+    else:
+        result = adopt(out, "out")
+        if result.shape != (gemm.m, gemm.n) or result.dtype != gemm.problem.d:
+            raise OperandError(f"out: shape {result.shape}, {result.dtype}; this GEMM writes {(gemm.m, gemm.n)}, {gemm.problem.d}")
+        if "k" not in result.majors:
+            raise OperandError("out: its rows are not contiguous, and this kernel writes rows of (M, N)")
+        if gemm.config.epilogue.store == "tma":
+            _check_rows("out", result)
+        family = family_of(out)
+    return BoundGemm(gemm, operands[0], operands[1], result, family, out)
+
+
+def _arguments(gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix) -> tuple[Any, ...]:
+    from .driver import encode_tensor_map
+    from .launch import DevicePointer
+
+    maps = gemm.derivation.tensor_maps(gemm.m, gemm.n, gemm.k, a_row_bytes=_row_bytes(a), b_row_bytes=_row_bytes(b), d_row_bytes=_row_bytes(d))
+    unused = np.zeros(1, dtype="V128")
+    return (
+        encode_tensor_map(maps.a, a.address),
+        encode_tensor_map(maps.b, b.address),
+        unused if maps.d is None else encode_tensor_map(maps.d, d.address),
+        unused if maps.d_tail is None else encode_tensor_map(maps.d_tail, d.address),
+        DevicePointer(d.address),
+        np.uint64(_row_bytes(d) // 2),
+        np.uint32(gemm.m),
+        np.uint32(gemm.n),
+        np.uint32(gemm.k),
+    )
+
+
+def _row_bytes(matrix: DeviceMatrix) -> int:
+    """Bytes from one row to the next; a single row has no next, and any pitch that TMA takes will do."""
+    if matrix.shape[0] == 1:
+        return -(-matrix.shape[1] * 2 // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
+    return matrix.strides[0] * 2
+
+
+def _check_rows(name: str, matrix: DeviceMatrix) -> None:
+    for what, value in (("its address", matrix.address), ("the bytes from one row to the next", _row_bytes(matrix))):
+        if value % _ROW_ALIGNMENT:
+            raise OperandError(f"{name}: {what}, {value}, must be a multiple of {_ROW_ALIGNMENT} (TMA); a copy, xp.ascontiguousarray({name}), has that")
+
+
+def _multiprocessors() -> int:
+    from .launch import import_cupy
+
+    return int(import_cupy().cuda.Device().attributes["MultiProcessorCount"])
+
+
+def _bfloat16() -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16
+
+
+def _numpy_name(dtype: str) -> str:
+    return {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}.get(dtype, dtype)

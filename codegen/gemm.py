@@ -1,0 +1,261 @@
+"""What users call: a GEMM for a shape, its source, its build, a run on the GPU, a run on the emulator.
+
+Puts the other modules together; how a kernel is derived, compiled, launched or emulated is theirs.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Problem, Violation
+from stridewright.kernels.hopper import Derivation, derive
+
+from .bind import BoundGemm, OperandError, bind, wrong_major
+from .select import SMS, select
+from .source import KERNEL_NAME, generate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .build import Build
+    from .emulator import EmulationResult
+    from .launch import LoadedKernel
+
+_NUMPY_NAMES = {"bf16": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class GemmEmulation:
+    """What the emulator found for one GEMM.
+
+    ``d`` is the result (M, N), ``races`` and ``conflicts`` what the run was watched for, ``timeline`` the order of events (None if it was not recorded),
+    ``seconds`` the host time of the run, ``result`` the emulator's whole report.
+    """
+
+    d: NDArray[Any]
+    races: tuple[Any, ...]
+    conflicts: tuple[Any, ...]
+    timeline: Any
+    seconds: float
+    result: EmulationResult
+
+
+class Gemm:
+    """``d = a @ b.T`` for one problem: a is (M, K), b is (N, K), d is (M, N), accumulated in float32.
+
+    Chooses a configuration for the shape unless ``config`` gives one. Making a Gemm costs next to nothing; the source is generated, compiled and loaded when
+    first asked for. Raises ConfigError, naming every violated rule, if no kernel can do it.
+
+    >>> g = Gemm(m=512, n=512, k=256)
+    >>> g.config.problems()
+    []
+    """
+
+    def __init__(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        a: str = "bf16",
+        b: str = "bf16",
+        d: str = "bf16",
+        arch: str = "sm_90a",
+        a_major: str = "k",
+        b_major: str = "k",
+        config: GemmConfig | None = None,
+    ):
+        sizes = {name: int(size) if isinstance(size, np.integer) else size for name, size in (("m", m), ("n", n), ("k", k))}
+        problem = Problem(**sizes, a=a, b=b, d=d, a_major=a_major, b_major=b_major)  # type: ignore[arg-type]
+        # Plain stores serve every n, so that without a given configuration only what no kernel can do is reported.
+        probe = GemmConfig(arch=arch, epilogue=Epilogue(store="direct")) if config is None else config
+        probe = probe.replace(problem=problem)
+        violations = (*_missing_sizes(sizes), *probe.violations())
+        if violations:
+            raise ConfigError(violations)
+        chosen = select(problem, arch) if config is None else probe
+        self.problem = problem
+        self.config = chosen
+        self.m, self.n, self.k = sizes["m"], sizes["n"], sizes["k"]
+        self.seconds: dict[str, float] = {}
+        """Host seconds that generating and compiling took, once they were done."""
+
+    def __repr__(self) -> str:
+        return f"Gemm(m={self.m}, n={self.n}, k={self.k}, config={self.config.name})"
+
+    @property
+    def derivation(self) -> Derivation:
+        """The constants of the kernel and the layouts they come from."""
+        return derive(self.config)
+
+    @cached_property
+    def source(self) -> str:
+        """The CUDA source: self-contained, and the same for every m, n, k of this configuration."""
+        start = time.perf_counter()
+        source = generate(self.config.replace(problem=Problem(**_kinds(self.problem))))
+        self.seconds["generate"] = time.perf_counter() - start
+        return source
+
+    @cached_property
+    def build(self) -> Build:
+        """The compiled program, from the cache where it was built before."""
+        from . import build
+
+        source = self.source
+        start = time.perf_counter()
+        built = build.build(source, arch=self.config.arch, name=f"{self.config.name}.cu")
+        self.seconds["compile"] = time.perf_counter() - start
+        return built
+
+    @property
+    def ptx(self) -> str:
+        """The PTX that NVRTC made."""
+        return self.build.ptx
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code that its assembler made."""
+        return self.build.cubin
+
+    def explain(self) -> str:
+        """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves."""
+        from .explain import explain
+
+        return explain(self)
+
+    def tiles(self) -> int:
+        """Output tiles of the problem."""
+        return -(-self.m // self.config.tile.m) * -(-self.n // self.config.tile.n)
+
+    def grid(self, sms: int = SMS) -> tuple[int, int, int]:
+        """CTAs to launch: one for each SM, or one for each tile if there are fewer."""
+        return (min(self.tiles(), sms), 1, 1)
+
+    # ---- on a GPU ---------------------------------------------------------------------------------------------------
+
+    def __call__(self, a: Any, b: Any, c: Any = None, bias: Any = None, alpha: float = 1.0, beta: float = 0.0, out: Any = None, stream: Any = None) -> Any:
+        """``a @ b.T`` on the current GPU: a (M, K), b (N, K), result (M, N) in the caller's kind of array, or in ``out``.
+
+        Arrays are CuPy's or anything that speaks DLPack (no copy), or numpy's (copied there and back). Rows may be further apart than they are long, by a multiple
+        of 16 bytes. The launch goes to ``stream``, or CuPy's current one, and is not waited for unless numpy arrays came in. Raises OperandError for arrays that do
+        not fit, LaunchError where there is no GPU of the kernel's architecture.
+        """
+        self._refuse_epilogue(c, bias, alpha, beta)
+        if out is None:
+            # Before an array is moved to a device: "no GPU" is the clearer answer, with the way to run without one.
+            self._require_gpu()
+        return self.bind(a, b, out)(stream)
+
+    def bind(self, a: Any, b: Any, out: Any = None) -> BoundGemm:
+        """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or encoded again."""
+        return bind(self, a, b, out)
+
+    def _require_gpu(self) -> None:
+        from . import launch
+
+        usable, reason = launch.gpu_available(self.config.arch)
+        if not usable:
+            raise launch.LaunchError(f"no GPU to run {self.config.arch} on: {reason}. Gemm.emulate(a, b) runs the same PTX on numpy arrays without one")
+
+    @staticmethod
+    def _refuse_epilogue(c: Any, bias: Any, alpha: float, beta: float) -> None:
+        given = [f"{name}={value!r}" for name, value, neutral in (("alpha", alpha, 1.0), ("beta", beta, 0.0)) if value != neutral]
+        given += [name for name, value in (("c", c), ("bias", bias)) if value is not None]
+        if given:
+            raise ConfigError(
+                tuple(Violation(parameter=what.split("=")[0], value=what.split("=")[-1] if "=" in what else "given", rule="this epilogue has no kernel yet", fix="the kernels compute a @ b.T: scale or add afterwards") for what in given)
+            )
+
+    @cached_property
+    def kernel(self) -> LoadedKernel:
+        """The kernel, ready to launch."""
+        from .launch import LoadedKernel
+
+        return LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes)
+
+    # ---- on the emulator --------------------------------------------------------------------------------------------
+
+    def emulate(self, a: Any, b: Any, *, seed: int = 0, strict: bool = True, numerics: str = "float32", sms: int = SMS) -> GemmEmulation:
+        """Runs this kernel's PTX on the emulator. ``a`` (M, K) and ``b`` (N, K) are numpy arrays, bfloat16 of ml_dtypes.
+
+        D starts as NaN, so an element that the kernel does not write shows. Raises OperandError for arrays that do not fit, DeadlockError and EmulationError for
+        what the kernel does wrong.
+        """
+        import ml_dtypes
+
+        from .emulator import TensorMapArgument, emulate_ptx
+
+        a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
+        d = np.full((self.m, self.n), np.nan, dtype=ml_dtypes.bfloat16)
+        maps = self.derivation.tensor_maps(self.m, self.n, self.k)
+        map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
+        map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
+        arguments = [TensorMapArgument(maps.a, a), TensorMapArgument(maps.b, b), map_d, map_tail, d, np.uint64(self.n), *map(np.uint32, (self.m, self.n, self.k))]
+        ptx = self.ptx
+        start = time.perf_counter()
+        result = emulate_ptx(
+            ptx,
+            KERNEL_NAME,
+            self.grid(sms),
+            (self.config.threads, 1, 1),
+            arguments,
+            shared=self.derivation.shared_bytes,
+            seed=seed,
+            strict=strict,
+            numerics=numerics,
+        )
+        seconds = time.perf_counter() - start
+        self.seconds["run"] = seconds
+        return GemmEmulation(d=d, races=result.races, conflicts=result.bank_conflicts, timeline=result.timeline, seconds=seconds, result=result)
+
+    def _host_operand(self, array: Any, name: str, rows: int) -> NDArray[Any]:
+        if not isinstance(array, np.ndarray):
+            raise OperandError(f"{name}: {type(array).__name__} was given; the emulator takes numpy arrays")
+        self.check_operand(name, tuple(array.shape), str(array.dtype), rows)
+        if array.shape[1] > 1 and array.strides[1] != array.itemsize:
+            raise OperandError(wrong_major(name, "np.ascontiguousarray"))
+        return np.ascontiguousarray(array)
+
+    def check_operand(self, name: str, shape: tuple[int, ...], dtype: str, rows: int) -> None:
+        """Raises OperandError, with everything that is wrong, unless this is operand ``name`` ("a" or "b") of this GEMM."""
+        wanted = (rows, self.k)
+        expected = _NUMPY_NAMES[getattr(self.problem, name)]
+        axes = "(M, K)" if name == "a" else "(N, K)"
+        problems = []
+        if shape != wanted:
+            turned = " (this is its transpose: pass the other, d = a @ b.T)" if shape == wanted[::-1] and shape != wanted else ""
+            problems.append(f"shape {shape}, and this GEMM (m={self.m}, n={self.n}, k={self.k}) takes {axes} = {wanted}{turned}")
+        if dtype != expected:
+            problems.append(f"dtype {dtype}, and this GEMM takes {expected}: convert it, for instance {name}.astype({expected})")
+        if problems:
+            raise OperandError(f"{name}: " + "; ".join(problems))
+
+
+def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:
+    return [Violation(parameter=name, value=None, rule="must be given, a whole number of elements") for name, size in sizes.items() if size is None]
+
+
+def _kinds(problem: Problem) -> dict[str, Any]:
+    """What of a problem the source depends on: types and majors, no sizes."""
+    return {"a": problem.a, "b": problem.b, "d": problem.d, "a_major": problem.a_major, "b_major": problem.b_major}
+
+
+def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a") -> Any:
+    """``a @ b.T`` on the current GPU for a (M, K) and b (N, K): sizes, types and majors are read from the arrays.
+
+    The Gemm for a shape is made once and kept. Raises OperandError, naming both shapes, if the arrays do not go together.
+    """
+    shapes = [tuple(int(size) for size in getattr(array, "shape", ())) for array in (a, b)]
+    if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
+        raise OperandError(f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), for d = a @ b.T; if b is (K, N), pass b.T")
+    (m, k), (n, _) = shapes
+    return _gemm_for(m, n, k, arch)(a, b, out=out, stream=stream)
+
+
+@lru_cache(maxsize=256)
+def _gemm_for(m: int, n: int, k: int, arch: str) -> Gemm:
+    return Gemm(m, n, k, arch=arch)
