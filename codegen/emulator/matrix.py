@@ -30,6 +30,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stridewright.layout.hardware.fragments import wgmma_n_values
+
 from .accumulate import fused_sum
 from .faults import DescriptorError
 from .fragments import Registers, accumulator_to_registers, registers_to_accumulator, wgmma_a_bytes
@@ -77,7 +79,7 @@ class WgmmaShape:
 
     def __post_init__(self) -> None:
         self._check_types()
-        sizes = allowed_n(self.a)
+        sizes = wgmma_n_values(self.a)
         if self.n not in sizes:
             near = sorted(sorted(sizes, key=lambda n: abs(n - self.n))[:2])
             raise DescriptorError(
@@ -115,17 +117,6 @@ class WgmmaShape:
     def k(self) -> int:
         """Extent of k of one instruction: 32 bytes."""
         return 32 // self.size
-
-
-def allowed_n(dtype: str) -> tuple[int, ...]:
-    """The n of a type: multiples of 8 to 256; for 8-bit integers beyond 24 multiples of 16 (asked of ptxas).
-
-    >>> allowed_n("s8")[:6]
-    (8, 16, 24, 32, 48, 64)
-    """
-    if dtype in _INTEGERS:
-        return (8, 16, 24, *range(32, 257, 16))
-    return tuple(range(8, 257, 8))
 
 
 class Accumulator:
@@ -274,11 +265,11 @@ class WgmmaQueue:
 
     def _a_table(self, shape: WgmmaShape, words: tuple[int, ...]) -> ChunkTable:
         shared = self.shared
-        return chunk_table(words, ROWS, shape.k, shape.size, shape.a_major, shared.base, shared.size)
+        return chunk_table(words, ROWS, shape.a, shape.a_major, shared.base, shared.size)
 
     def _b_table(self, shape: WgmmaShape, words: tuple[int, ...]) -> ChunkTable:
         shared = self.shared
-        return chunk_table(words, shape.n, shape.k, shape.size, shape.b_major, shared.base, shared.size)
+        return chunk_table(words, shape.n, shape.b, shape.b_major, shared.base, shared.size)
 
     def _take(self, one: _Issued) -> None:
         if one.a_items is None and isinstance(one.a, int):
@@ -326,7 +317,7 @@ class WgmmaQueue:
         if all(item is None for item in items):
             words = tuple(word for one in steps if isinstance(word := one.a if side == "a" else one.b, int))
             shared = self.shared
-            table = chunk_table(words, rows, shape.k, shape.size, major, shared.base, shared.size)
+            table = chunk_table(words, rows, shape.a, major, shared.base, shared.size)
             return _to_bytes(read_chunks(shared, table))
         for one in steps:
             self._take(one)

@@ -112,14 +112,15 @@ class SharedMemory:
                 )
         return offsets >> np.uint32(SHIFTS[total]) if total > 1 else offsets
 
-    def _extent(self) -> str:
+    def extent(self) -> str:
+        """How large this memory is and where, for error messages."""
         return f"this block has {self.size} bytes, {self.base:#x}..{self.base + self.size - 1:#x}"
 
     def _bounds_fault(self, addresses: NDArray[Any], total: int, mask: LaneMask) -> None:
         offsets = addresses.astype(np.int64) - self.base
         lane = first_lane((offsets < 0) | (offsets > self.size - total), mask)
         where = f"lane {lane}: {total} bytes at shared address {int(addresses[lane]):#x}"
-        raise MemoryAccessError("out of bounds", f"{where}; {self._extent()}")
+        raise MemoryAccessError("out of bounds", f"{where}; {self.extent()}")
 
     def gather(self, addresses: NDArray[Any], width: int, count: int = 1, mask: LaneMask = None) -> UIntArray:
         """Loads ``count`` values of ``width`` bytes for each lane.
@@ -186,7 +187,7 @@ class SharedMemory:
     def _range(self, address: int, size: int) -> int:
         low = address - self.base
         if low < 0 or size < 0 or low + size > self.size:
-            raise MemoryAccessError("out of bounds", f"{size} bytes at shared address {address:#x}; {self._extent()}")
+            raise MemoryAccessError("out of bounds", f"{size} bytes at shared address {address:#x}; {self.extent()}")
         return low
 
     def load(self, address: int, width: int) -> int:

@@ -1,0 +1,291 @@
+"""TMA: tensor copies between global and shared memory, as measured on an H200. Knows nothing of PTX, barriers or time.
+
+    bound = BoundTensorMap(tensor_map, memory, address)       a TensorMap and where its tensor begins in GlobalMemory
+    copied = load(bound, coordinates, shared, shared_address)       cp.async.bulk.tensor, global to shared
+    copied = store(bound, coordinates, shared, shared_address)      and back
+    copied = reduce(bound, coordinates, shared, shared_address, "add")
+    prefetch(bound, coordinates)                              moves nothing, faults as a load does
+    copied.bytes                the bytes that complete_tx takes off the mbarrier (a load counts filled bytes too)
+    copied.shared_ranges        the shared addresses written or read, disjoint ascending [low, high) pairs
+    copied.global_rows()        the global addresses: starts of rows and the bytes of each
+
+Coordinates are innermost first, in elements. A multicast is one ``load`` for each destination. Data is moved when the
+function is called: who executes decides when that is. Every rule (pitch, swizzle, fill, counted bytes, faults) is
+layout.hardware's, whose ``copy_plan`` says the same one byte at a time; here whole boxes move as strided views and one
+permutation of 16-byte chunks. A fault raises TensorCopyError, an access outside the array MemoryAccessError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stridewright.layout.hardware.swizzle_modes import swizzle_mode
+from stridewright.layout.hardware.tensor_copy import TransferFault, check_transfer, fill_pattern, loaded_values
+from stridewright.layout.hardware.tensor_map import TensorMap
+
+from .faults import MemoryAccessError, TensorCopyError
+from .memory import WRITTEN, Allocation, GlobalMemory, SharedMemory
+from .reductions import reduce_values
+
+__all__ = ["BoundTensorMap", "TensorCopy", "load", "prefetch", "reduce", "store"]
+
+CHUNK = 16
+_PATTERN = 1024
+"""Every swizzle pattern starts anew at a multiple of this."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Landing:
+    """Where the chunks of a box go, relative to its first chunk. ``index`` (rows, chunks): chunk numbers of the box.
+
+    ``source``: for a box without gaps, the box chunk that lies at each place, else None. ``ranges``: relative bytes.
+    """
+
+    index: NDArray[np.intp]
+    source: NDArray[np.intp] | None
+    ranges: tuple[tuple[int, int], ...]
+    extent: int
+
+
+@lru_cache(maxsize=1024)
+def _landing(rows: int, row_bytes: int, pitch: int, swizzle: str, phase: int) -> _Landing:
+    """The landing of a box whose first byte is at ``phase`` bytes from a multiple of 1024."""
+    column = np.arange(0, row_bytes, CHUNK, dtype=np.int64)
+    plain = phase + np.arange(rows, dtype=np.int64)[:, None] * pitch + column
+    chunks = (np.asarray(swizzle_mode(swizzle).apply(plain), np.int64) - phase) // CHUNK
+    index = chunks.astype(np.intp)
+    source = np.argsort(index, axis=None) if row_bytes == pitch else None
+    used = np.unique(chunks)
+    breaks = np.flatnonzero(np.diff(used) != 1)
+    firsts, lasts = used[np.r_[0, breaks + 1]], used[np.r_[breaks, used.size - 1]] + 1
+    ranges = tuple((int(a) * CHUNK, int(b) * CHUNK) for a, b in zip(firsts, lasts, strict=True))
+    return _Landing(index, source, ranges, int(used[-1] + 1) * CHUNK)
+
+
+class BoundTensorMap:
+    """A tensor map together with the array it describes: ``address`` is that of the tensor's first element.
+
+    Raises HardwareError (layout.hardware) for a map the driver would refuse.
+
+    >>> memory = GlobalMemory()
+    >>> array = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    >>> bound = BoundTensorMap(TensorMap("u16", (64, 64), (128,), (64, 8)), memory, memory.register(array))
+    >>> shared = SharedMemory(2048)
+    >>> load(bound, (0, 2), shared, 1024).bytes
+    1024
+    >>> int(shared.load(1024, 2)), int(array[2, 0])
+    (128, 128)
+    """
+
+    def __init__(self, tensor_map: TensorMap, memory: GlobalMemory, address: int) -> None:
+        tensor_map.check(address)
+        self.map = tensor_map
+        self.address = address
+        self.row_bytes = tensor_map.row_bytes
+        self.pitch = tensor_map.pitch
+        self.box_bytes = tensor_map.box_bytes
+        self.unit = self.row_bytes // tensor_map.box[0]
+        self.rows = prod(tensor_map.counts[1:])
+        self.rounds = tensor_map.dtype in ("tf32", "tf32_ftz")
+        self._allocation: Allocation = memory.find(address, 1)
+        self._offset = address - self._allocation.address
+        # Dimensions but the first, outermost first as numpy has them.
+        self._counts = tuple(reversed(tensor_map.counts[1:]))
+        self._steps = tuple(reversed(tensor_map.steps[1:]))
+        self._sizes = tuple(reversed(tensor_map.shape[1:]))
+        self._strides = tuple(reversed(tensor_map.strides_bytes))
+        self._jumps = tuple(s * t for s, t in zip(self._strides, self._steps, strict=True))
+        self._row_end = tensor_map.shape[0] * self.unit
+
+    def box(self, coordinates: Sequence[int], whole_chunks: bool) -> _Box:
+        """The part of the box at ``coordinates`` that lies in the tensor; ``whole_chunks``: rows end at 16 bytes."""
+        first = coordinates[0] * self.unit
+        end = -(-self._row_end // CHUNK) * CHUNK if whole_chunks else self._row_end
+        low, high = max(0, -first), min(self.row_bytes, end - first)
+        start = self._offset + first + low
+        last = start + high - low
+        full = low == 0 and high == self.row_bytes
+        spans = []
+        for position, count, step, size, stride, jump in zip(
+            reversed(coordinates[1:]), self._counts, self._steps, self._sizes, self._strides, self._jumps, strict=True
+        ):
+            begin = 0 if position >= 0 else -(position // step)
+            stop = min(count, -((position - size) // step))
+            spans.append((begin, max(begin, stop)))
+            full = full and begin == 0 and stop == count
+            start += (position + begin * step) * stride
+            last += (position + begin * step) * stride + max(0, stop - begin - 1) * jump
+        empty = high <= low or any(begin == stop for begin, stop in spans)
+        return _Box(self, tuple(spans), low, high, start, last, full, empty)
+
+    def view(self, box: _Box, item: Any, writing: bool) -> NDArray[Any]:
+        """The box's part of the tensor as an array (outer dimensions..., items of a row) over the caller's memory."""
+        allocation = self._allocation
+        if box.last > allocation.data.size or box.start < 0:
+            raise MemoryAccessError(
+                "out of bounds",
+                f"the tensor map of {allocation.name!r} reaches byte {box.last} of an array of {allocation.data.size} "
+                f"bytes{' (a store writes whole 16-byte chunks)' if writing else ''}",
+            )
+        if writing and not allocation.writable:
+            raise MemoryAccessError("read-only", f"a tensor store into {allocation.name!r}, which is read-only")
+        size = np.dtype(item).itemsize
+        shape = (*(stop - begin for begin, stop in box.spans), (box.high - box.low) // size)
+        return np.ndarray(shape, item, allocation.data, box.start, (*self._jumps, size))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Box:
+    """The valid part of one box: index spans of the outer dimensions (outermost first), bytes [low, high) of each row,
+
+    and in the array's bytes where it starts and ends.
+    """
+
+    bound: BoundTensorMap
+    spans: tuple[tuple[int, int], ...]
+    low: int
+    high: int
+    start: int
+    last: int
+    full: bool
+    empty: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TensorCopy:
+    """What one copy did: counted bytes and the addresses it touched."""
+
+    bytes: int
+    shared_ranges: tuple[tuple[int, int], ...]
+    _box: _Box | None = field(repr=False)
+
+    def global_rows(self) -> tuple[NDArray[np.int64], int]:
+        """The global addresses touched: the first address of every row in box order, and the bytes of a row."""
+        box = self._box
+        if box is None or box.empty:
+            return np.zeros(0, np.int64), 0
+        bound = box.bound
+        starts = np.array([bound._allocation.address + box.start], np.int64)
+        for (begin, stop), jump in zip(box.spans, bound._jumps, strict=True):
+            starts = (starts[:, None] + np.arange(stop - begin, dtype=np.int64) * jump).reshape(-1)
+        return starts, box.high - box.low
+
+
+def _check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, store: bool) -> None:
+    try:
+        check_transfer(bound.map, coordinates, address, store)
+    except TransferFault as fault:
+        kind = "misaligned" if "Misaligned" in fault.error else "illegal instruction"
+        raise TensorCopyError(kind, str(fault)) from None
+    if store and bound.map.interleave != "none":
+        raise TensorCopyError("unknown", f"a store with interleave {bound.map.interleave} was never measured")
+
+
+def _place(bound: BoundTensorMap, address: int) -> _Landing:
+    return _landing(bound.rows, bound.row_bytes, bound.pitch, bound.map.swizzle, address % _PATTERN)
+
+
+def _ranges(landing: _Landing, address: int) -> tuple[tuple[int, int], ...]:
+    return tuple((address + low, address + high) for low, high in landing.ranges)
+
+
+def load(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemory, address: int) -> TensorCopy:
+    """Copies the box at ``coordinates`` to shared memory; elements outside the tensor are filled."""
+    _check(bound, coordinates, address, False)
+    landing = _place(bound, address)
+    ranges = _ranges(landing, address)
+    for low, high in ranges:
+        shared.check_write(low, high)
+    box = bound.box(coordinates, whole_chunks=False)
+    chunks = bound.view(box, np.complex128, False) if box.full else _filled(bound, box)
+    if bound.rounds:
+        words = np.ascontiguousarray(chunks).view(np.uint32)
+        chunks = np.ascontiguousarray(loaded_values(bound.map, words), np.uint32).view(np.complex128)
+    first = (address - shared.base) // CHUNK
+    if landing.source is not None:
+        size = landing.source.size
+        # take with "clip" writes straight into its output; the indices are a permutation, so that nothing is clipped.
+        np.take(chunks, landing.source, out=shared.chunks[first : first + size], mode="clip")
+    else:
+        shared.chunks[landing.index + first] = chunks.reshape(landing.index.shape)
+    for low, high in ranges:
+        shared.state[low - shared.base : high - shared.base] = WRITTEN
+    return TensorCopy(bound.box_bytes, ranges, box)
+
+
+def _filled(bound: BoundTensorMap, box: _Box) -> NDArray[Any]:
+    """A box that hangs over the tensor's edge: the fill pattern, and what is inside on top of it."""
+    tile = np.zeros((*bound._counts, bound.row_bytes), np.uint8)
+    if bound.map.oob_fill != "zero":
+        pattern = np.frombuffer(fill_pattern(bound.map), np.uint8)
+        tile.reshape(-1, pattern.size)[:] = pattern
+    if not box.empty:
+        inside = (*(slice(begin, stop) for begin, stop in box.spans), slice(box.low, box.high))
+        tile[inside] = bound.view(box, np.uint8, False)
+    return tile.view(np.complex128)
+
+
+def _tile(bound: BoundTensorMap, shared: SharedMemory, address: int, box: _Box) -> tuple[NDArray[np.uint8], _Landing]:
+    """The valid part of a box in shared memory, (outer dimensions..., bytes), its swizzle undone."""
+    landing = _place(bound, address)
+    if not address + landing.extent <= shared.base + shared.size or address < shared.base:
+        raise MemoryAccessError(
+            "out of bounds",
+            f"a tensor store of {landing.extent} bytes at shared address {address:#x}; {shared.extent()}",
+        )
+    index = (landing.index + (address - shared.base) // CHUNK).reshape(*bound._counts, -1)
+    inside = (*(slice(begin, stop) for begin, stop in box.spans), slice(box.low // CHUNK, box.high // CHUNK))
+    index = index[inside]
+    state = shared.state.view(np.complex128).take(index).view(np.uint8)
+    if state.size and (int(state.min()) != WRITTEN or int(state.max()) != WRITTEN):
+        for chunk in np.sort(index, axis=None):
+            shared.read(shared.base + int(chunk) * CHUNK, CHUNK)
+    return shared.chunks.take(index).view(np.uint8), landing
+
+
+def store(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemory, address: int) -> TensorCopy:
+    """Copies a box from shared memory to ``coordinates``; what is outside the tensor is not written.
+
+    Rows are cut at the end of the 16-byte chunk in which the tensor's row ends, as on the chip.
+    """
+    _check(bound, coordinates, address, True)
+    box = bound.box(coordinates, whole_chunks=True)
+    if box.empty:
+        return TensorCopy(bound.box_bytes, (), box)
+    tile, landing = _tile(bound, shared, address, box)
+    target = bound.view(box, np.complex128, True)
+    target[...] = tile.view(np.complex128)
+    return TensorCopy(bound.box_bytes, _ranges(landing, address), box)
+
+
+def reduce(
+    bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemory, address: int, operation: str
+) -> TensorCopy:
+    """cp.reduce.async.bulk.tensor: combines a box in shared memory into the tensor, element by element.
+
+    ``operation``: add, min, max, inc, dec, and, or, xor, on the map's type (PTX ISA, "cp.reduce.async.bulk.tensor").
+    """
+    _check(bound, coordinates, address, True)
+    box = bound.box(coordinates, whole_chunks=False)
+    if box.empty:
+        return TensorCopy(bound.box_bytes, (), box)
+    if box.high % CHUNK:
+        raise TensorCopyError(
+            "unknown", "a tensor reduction whose row ends inside a 16-byte chunk was never measured; pad the row"
+        )
+    tile, landing = _tile(bound, shared, address, box)
+    target = bound.view(box, np.uint8, True)
+    target[...] = reduce_values(np.ascontiguousarray(target), tile, bound.map.dtype, operation)
+    return TensorCopy(bound.box_bytes, _ranges(landing, address), box)
+
+
+def prefetch(bound: BoundTensorMap, coordinates: Sequence[int]) -> None:
+    """cp.async.bulk.prefetch.tensor: no effect that a program can see, but a load's faults."""
+    _check(bound, coordinates, 0, False)
