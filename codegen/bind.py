@@ -19,12 +19,17 @@ class OperandError(ValueError):
 
 
 def wrong_major(name: str, remedy: str) -> str:
+    """The words for an operand that is not K-major; ``remedy`` makes a copy that is."""
     axes = "(M, K)" if name == "a" else "(N, K)"
-    return f"{name}: its rows along K are not contiguous, and this kernel reads {axes} with contiguous rows ({name}_major=\"k\"); {remedy}({name}) makes such a copy"
+    return (
+        f"{name}: its rows along K are not contiguous, and this kernel reads {axes} with contiguous rows "
+        f'({name}_major="k"); {remedy}({name}) makes such a copy'
+    )
 
 
 class BoundGemm:
-    """The launch of one GEMM on given arrays. ``bound(stream=None)`` launches it and returns the result in the caller's kind of array.
+    """The launch of one GEMM on given arrays. ``bound(stream=None)`` launches it and returns the result in the
+    caller's kind of array.
 
     The arrays are kept alive; their contents are read at each launch.
     """
@@ -74,7 +79,9 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None) -> BoundGemm:
     else:
         result = adopt(out, "out")
         if result.shape != (gemm.m, gemm.n) or result.dtype != gemm.problem.d:
-            raise OperandError(f"out: shape {result.shape}, {result.dtype}; this GEMM writes {(gemm.m, gemm.n)}, {gemm.problem.d}")
+            raise OperandError(
+                f"out: shape {result.shape}, {result.dtype}; this GEMM writes {(gemm.m, gemm.n)}, {gemm.problem.d}"
+            )
         if "k" not in result.majors:
             raise OperandError("out: its rows are not contiguous, and this kernel writes rows of (M, N)")
         if gemm.config.epilogue.store == "tma":
@@ -87,7 +94,9 @@ def _arguments(gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix) ->
     from .driver import encode_tensor_map
     from .launch import DevicePointer
 
-    maps = gemm.derivation.tensor_maps(gemm.m, gemm.n, gemm.k, a_row_bytes=_row_bytes(a), b_row_bytes=_row_bytes(b), d_row_bytes=_row_bytes(d))
+    maps = gemm.derivation.tensor_maps(
+        gemm.m, gemm.n, gemm.k, a_row_bytes=_row_bytes(a), b_row_bytes=_row_bytes(b), d_row_bytes=_row_bytes(d)
+    )
     unused = np.zeros(1, dtype="V128")
     return (
         encode_tensor_map(maps.a, a.address),
@@ -112,7 +121,9 @@ def _row_bytes(matrix: DeviceMatrix) -> int:
 def _check_rows(name: str, matrix: DeviceMatrix) -> None:
     for what, value in (("its address", matrix.address), ("the bytes from one row to the next", _row_bytes(matrix))):
         if value % _ROW_ALIGNMENT:
-            raise OperandError(f"{name}: {what}, {value}, must be a multiple of {_ROW_ALIGNMENT} (TMA); a copy, xp.ascontiguousarray({name}), has that")
+            raise OperandError(
+                f"{name}: {what}, {value}, must be a multiple of {_ROW_ALIGNMENT} (TMA); a copy, xp.ascontiguousarray({name}), has that"
+            )
 
 
 def _multiprocessors() -> int:

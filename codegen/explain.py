@@ -21,10 +21,15 @@ def explain(gemm: Gemm) -> str:
         lines += [f"   {what}:  {layout}" for what, layout in step.layouts]
         lines += [f"   {note}" for note in step.notes]
         lines += [
-            f"   {constant.name} = {constant.value:#018x}" if constant.hexadecimal else f"   {constant.name} = {constant.value}"
+            f"   {constant.name} = {constant.value:#018x}"
+            if constant.hexadecimal
+            else f"   {constant.name} = {constant.value}"
             for constant in step.constants
         ]
-        lines += [f"   {function.name}({', '.join(function.parameters)}) -> {function.unit}:  {function.layout}" for function in step.functions]
+        lines += [
+            f"   {function.name}({', '.join(function.parameters)}) -> {function.unit}:  {function.layout}"
+            for function in step.functions
+        ]
         lines.append("")
     lines += [f"{len(derivation.steps) + 1}. The tensor maps of this problem", *_maps(gemm), ""]
     lines += [f"{len(derivation.steps) + 2}. Waves", *_waves(gemm)]

@@ -15,8 +15,9 @@ from stridewright.layout import Layout, SwizzledLayout, coalesce
 def coordinate_expression(layout: Layout | SwizzledLayout, names: Sequence[str]) -> str:
     """``layout`` at the coordinate whose modes are called ``names``, an expression of unsigned 32-bit integers.
 
-    One name for each mode of the layout; a mode with a shape of its own is taken apart with divisions and remainders by constants. A swizzled layout gives
-    an expression in ``x``, the offset before the XOR: see :func:`swizzle_expression`.
+    One name for each mode of the layout; a mode with a shape of its own is taken apart with divisions and remainders
+    by constants. A swizzled layout gives an expression in ``x``, the offset before the XOR: see
+    :func:`swizzle_expression`.
     """
     inner = layout.layout if isinstance(layout, SwizzledLayout) else layout
     terms: list[str] = []

@@ -33,8 +33,9 @@ _NUMPY_NAMES = {"bf16": "bfloat16"}
 class GemmEmulation:
     """What the emulator found for one GEMM.
 
-    ``d`` is the result (M, N), ``races`` and ``conflicts`` what the run was watched for, ``timeline`` the order of events (None if it was not recorded),
-    ``seconds`` the host time of the run, ``result`` the emulator's whole report.
+    ``d`` is the result (M, N), ``races`` and ``conflicts`` what the run was watched for, ``timeline`` the order of
+    events (None if it was not recorded), ``seconds`` the host time of the run, ``result`` the emulator's whole
+    report.
     """
 
     d: NDArray[Any]
@@ -48,8 +49,9 @@ class GemmEmulation:
 class Gemm:
     """``d = a @ b.T`` for one problem: a is (M, K), b is (N, K), d is (M, N), accumulated in float32.
 
-    Chooses a configuration for the shape unless ``config`` gives one. Making a Gemm costs next to nothing; the source is generated, compiled and loaded when
-    first asked for. Raises ConfigError, naming every violated rule, if no kernel can do it.
+    Chooses a configuration for the shape unless ``config`` gives one. Making a Gemm costs next to nothing; the source
+    is generated, compiled and loaded when first asked for. Raises ConfigError, naming every violated rule, if no
+    kernel can do it.
 
     >>> g = Gemm(m=512, n=512, k=256)
     >>> g.config.problems()
@@ -69,7 +71,9 @@ class Gemm:
         b_major: str = "k",
         config: GemmConfig | None = None,
     ):
-        sizes = {name: int(size) if isinstance(size, np.integer) else size for name, size in (("m", m), ("n", n), ("k", k))}
+        sizes = {
+            name: int(size) if isinstance(size, np.integer) else size for name, size in (("m", m), ("n", n), ("k", k))
+        }
         problem = Problem(**sizes, a=a, b=b, d=d, a_major=a_major, b_major=b_major)  # type: ignore[arg-type]
         # Plain stores serve every n, so that without a given configuration only what no kernel can do is reported.
         probe = GemmConfig(arch=arch, epilogue=Epilogue(store="direct")) if config is None else config
@@ -137,12 +141,24 @@ class Gemm:
 
     # ---- on a GPU ---------------------------------------------------------------------------------------------------
 
-    def __call__(self, a: Any, b: Any, c: Any = None, bias: Any = None, alpha: float = 1.0, beta: float = 0.0, out: Any = None, stream: Any = None) -> Any:
-        """``a @ b.T`` on the current GPU: a (M, K), b (N, K), result (M, N) in the caller's kind of array, or in ``out``.
+    def __call__(
+        self,
+        a: Any,
+        b: Any,
+        c: Any = None,
+        bias: Any = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """``a @ b.T`` on the current GPU: a (M, K), b (N, K), result (M, N) in the caller's kind of array, or in
+        ``out``.
 
-        Arrays are CuPy's or anything that speaks DLPack (no copy), or numpy's (copied there and back). Rows may be further apart than they are long, by a multiple
-        of 16 bytes. The launch goes to ``stream``, or CuPy's current one, and is not waited for unless numpy arrays came in. Raises OperandError for arrays that do
-        not fit, LaunchError where there is no GPU of the kernel's architecture.
+        Arrays are CuPy's or anything that speaks DLPack (no copy), or numpy's (copied there and back). Rows may be
+        further apart than they are long, by a multiple of 16 bytes. The launch goes to ``stream``, or CuPy's current
+        one, and is not waited for unless numpy arrays came in. Raises OperandError for arrays that do not fit,
+        LaunchError where there is no GPU of the kernel's architecture.
         """
         self._refuse_epilogue(c, bias, alpha, beta)
         if out is None:
@@ -159,15 +175,29 @@ class Gemm:
 
         usable, reason = launch.gpu_available(self.config.arch)
         if not usable:
-            raise launch.LaunchError(f"no GPU to run {self.config.arch} on: {reason}. Gemm.emulate(a, b) runs the same PTX on numpy arrays without one")
+            raise launch.LaunchError(
+                f"no GPU to run {self.config.arch} on: {reason}. Gemm.emulate(a, b) runs the same PTX on numpy arrays without one"
+            )
 
     @staticmethod
     def _refuse_epilogue(c: Any, bias: Any, alpha: float, beta: float) -> None:
-        given = [f"{name}={value!r}" for name, value, neutral in (("alpha", alpha, 1.0), ("beta", beta, 0.0)) if value != neutral]
+        given = [
+            f"{name}={value!r}"
+            for name, value, neutral in (("alpha", alpha, 1.0), ("beta", beta, 0.0))
+            if value != neutral
+        ]
         given += [name for name, value in (("c", c), ("bias", bias)) if value is not None]
         if given:
             raise ConfigError(
-                tuple(Violation(parameter=what.split("=")[0], value=what.split("=")[-1] if "=" in what else "given", rule="this epilogue has no kernel yet", fix="the kernels compute a @ b.T: scale or add afterwards") for what in given)
+                tuple(
+                    Violation(
+                        parameter=what.split("=")[0],
+                        value=what.split("=")[-1] if "=" in what else "given",
+                        rule="this epilogue has no kernel yet",
+                        fix="the kernels compute a @ b.T: scale or add afterwards",
+                    )
+                    for what in given
+                )
             )
 
     @cached_property
@@ -179,11 +209,14 @@ class Gemm:
 
     # ---- on the emulator --------------------------------------------------------------------------------------------
 
-    def emulate(self, a: Any, b: Any, *, seed: int = 0, strict: bool = True, numerics: str = "float32", sms: int = SMS) -> GemmEmulation:
-        """Runs this kernel's PTX on the emulator. ``a`` (M, K) and ``b`` (N, K) are numpy arrays, bfloat16 of ml_dtypes.
+    def emulate(
+        self, a: Any, b: Any, *, seed: int = 0, strict: bool = True, numerics: str = "float32", sms: int = SMS
+    ) -> GemmEmulation:
+        """Runs this kernel's PTX on the emulator. ``a`` (M, K) and ``b`` (N, K) are numpy arrays, bfloat16 of
+        ml_dtypes.
 
-        D starts as NaN, so an element that the kernel does not write shows. Raises OperandError for arrays that do not fit, DeadlockError and EmulationError for
-        what the kernel does wrong.
+        D starts as NaN, so an element that the kernel does not write shows. Raises OperandError for arrays that do
+        not fit, DeadlockError and EmulationError for what the kernel does wrong.
         """
         import ml_dtypes
 
@@ -194,7 +227,15 @@ class Gemm:
         maps = self.derivation.tensor_maps(self.m, self.n, self.k)
         map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
         map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
-        arguments = [TensorMapArgument(maps.a, a), TensorMapArgument(maps.b, b), map_d, map_tail, d, np.uint64(self.n), *map(np.uint32, (self.m, self.n, self.k))]
+        arguments = [
+            TensorMapArgument(maps.a, a),
+            TensorMapArgument(maps.b, b),
+            map_d,
+            map_tail,
+            d,
+            np.uint64(self.n),
+            *map(np.uint32, (self.m, self.n, self.k)),
+        ]
         ptx = self.ptx
         start = time.perf_counter()
         result = emulate_ptx(
@@ -210,7 +251,14 @@ class Gemm:
         )
         seconds = time.perf_counter() - start
         self.seconds["run"] = seconds
-        return GemmEmulation(d=d, races=result.races, conflicts=result.bank_conflicts, timeline=result.timeline, seconds=seconds, result=result)
+        return GemmEmulation(
+            d=d,
+            races=result.races,
+            conflicts=result.bank_conflicts,
+            timeline=result.timeline,
+            seconds=seconds,
+            result=result,
+        )
 
     def _host_operand(self, array: Any, name: str, rows: int) -> NDArray[Any]:
         if not isinstance(array, np.ndarray):
@@ -227,16 +275,28 @@ class Gemm:
         axes = "(M, K)" if name == "a" else "(N, K)"
         problems = []
         if shape != wanted:
-            turned = " (this is its transpose: pass the other, d = a @ b.T)" if shape == wanted[::-1] and shape != wanted else ""
-            problems.append(f"shape {shape}, and this GEMM (m={self.m}, n={self.n}, k={self.k}) takes {axes} = {wanted}{turned}")
+            turned = (
+                " (this is its transpose: pass the other, d = a @ b.T)"
+                if shape == wanted[::-1] and shape != wanted
+                else ""
+            )
+            problems.append(
+                f"shape {shape}, and this GEMM (m={self.m}, n={self.n}, k={self.k}) takes {axes} = {wanted}{turned}"
+            )
         if dtype != expected:
-            problems.append(f"dtype {dtype}, and this GEMM takes {expected}: convert it, for instance {name}.astype({expected})")
+            problems.append(
+                f"dtype {dtype}, and this GEMM takes {expected}: convert it, for instance {name}.astype({expected})"
+            )
         if problems:
             raise OperandError(f"{name}: " + "; ".join(problems))
 
 
 def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:
-    return [Violation(parameter=name, value=None, rule="must be given, a whole number of elements") for name, size in sizes.items() if size is None]
+    return [
+        Violation(parameter=name, value=None, rule="must be given, a whole number of elements")
+        for name, size in sizes.items()
+        if size is None
+    ]
 
 
 def _kinds(problem: Problem) -> dict[str, Any]:
@@ -247,11 +307,14 @@ def _kinds(problem: Problem) -> dict[str, Any]:
 def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a") -> Any:
     """``a @ b.T`` on the current GPU for a (M, K) and b (N, K): sizes, types and majors are read from the arrays.
 
-    The Gemm for a shape is made once and kept. Raises OperandError, naming both shapes, if the arrays do not go together.
+    The Gemm for a shape is made once and kept. Raises OperandError, naming both shapes, if the arrays do not go
+    together.
     """
     shapes = [tuple(int(size) for size in getattr(array, "shape", ())) for array in (a, b)]
     if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
-        raise OperandError(f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), for d = a @ b.T; if b is (K, N), pass b.T")
+        raise OperandError(
+            f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), for d = a @ b.T; if b is (K, N), pass b.T"
+        )
     (m, k), (n, _) = shapes
     return _gemm_for(m, n, k, arch)(a, b, out=out, stream=stream)
 

@@ -1,8 +1,8 @@
 """Chooses a configuration for a shape without measuring: a small model of where the time of a GEMM goes.
 
-The model is deliberately coarse. A CTA computes its tiles one after another, so the time is the number of turns ("waves") times the time of a tile; a
-tile takes as long as its slowest resource, tensor core or L2; the narrower of two tiles loses some of the tensor core's rate. It ranks, it does not
-predict.
+The model is deliberately coarse. A CTA computes its tiles one after another, so the time is the number of turns
+("waves") times the time of a tile; a tile takes as long as its slowest resource, tensor core or L2; the narrower of
+two tiles loses some of the tensor core's rate. It ranks, it does not predict.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ MULTIPLIES_PER_CLOCK = 2048
 """bf16 multiply-adds of one SM and clock: 989 TFLOP/s / 2 / 132 SMs / 1.83 GHz (NVIDIA H100 datasheet, dense)."""
 
 L2_BYTES_PER_CLOCK = 56
-"""Bytes that one SM gets from L2 in a clock when all ask at once. Chosen, not measured: between the 48 that a 128 x 256 tile needs, which runs at the
-tensor core's rate, and the 64 that a 128 x 128 tile needs, which does not (benchmarks/results)."""
+"""Bytes that one SM gets from L2 in a clock when all ask at once. Chosen, not measured: between the 48 that a 128 x
+256 tile needs, which runs at the tensor core's rate, and the 64 that a 128 x 128 tile needs, which does not
+(benchmarks/results).
+"""
 
 TILE_OVERHEAD = 900
 """Clocks that a tile costs beside its multiplies: the first load's latency and the part of the epilogue that nothing hides."""
@@ -51,7 +53,9 @@ def candidates(problem: Problem, arch: str = "sm_90a") -> Iterator[GemmConfig]:
     store = "direct" if problem.n is not None and problem.n * 2 % 16 else "tma"
     for tile_m, tile_n, consumers in _TILES:
         for stages in range(8, 1, -1):
-            config = GemmConfig(arch=arch, problem=problem).replace(tile_m=tile_m, tile_n=tile_n, consumers=consumers, stages=stages, store=store)
+            config = GemmConfig(arch=arch, problem=problem).replace(
+                tile_m=tile_m, tile_n=tile_n, consumers=consumers, stages=stages, store=store
+            )
             if not config.violations():
                 yield config
                 break
@@ -65,7 +69,8 @@ def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
     turns = -(-tiles // sms)
     k = -(-problem.k // tile.k) * tile.k
-    # Below 128 columns wgmma waits for A from shared memory: 64 rows of A take as long to read as 128 columns take to multiply.
+    # Below 128 columns wgmma waits for A from shared memory: 64 rows of A take as long to read as 128 columns take to
+    # multiply.
     multiply = tile.m * max(tile.n, 128 if tile.m // config.schedule.consumers == 64 else 64) * k / MULTIPLIES_PER_CLOCK
     load = (tile.m + tile.n) * k * 2 / L2_BYTES_PER_CLOCK
     return turns * (max(multiply, load) + TILE_OVERHEAD)
@@ -78,4 +83,6 @@ def select(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> GemmConfig
     >>> select(Problem(m=4096, n=4096, k=4096)).tile
     Tile(m=128, n=256, k=64)
     """
-    return min(candidates(problem, arch), key=lambda config: (modelled_clocks(config, sms), -config.tile.m * config.tile.n))
+    return min(
+        candidates(problem, arch), key=lambda config: (modelled_clocks(config, sms), -config.tile.m * config.tile.n)
+    )

@@ -1,8 +1,9 @@
 """One self-contained CUDA source from a configuration.
 
-The hand-written files of ``kernels/cuda`` are put together in the order in which they include one another; between the instruction wrappers and the rest
-stand the constants and the address functions that the layouts of this configuration give, each under a comment naming its layout. No control flow is made
-here: the one function written out is the wgmma wrapper, whose operand list depends on the tile's N.
+The hand-written files of ``kernels/cuda`` are put together in the order in which they include one another; between
+the instruction wrappers and the rest stand the constants and the address functions that the layouts of this
+configuration give, each under a comment naming its layout. No control flow is made here: the one function written out
+is the wgmma wrapper, whose operand list depends on the tile's N.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def _header(derivation: Derivation) -> str:
     if maps.d is not None and maps.d_tail is not None:
         lines += [
             f"  tensor_map_d       dims (N, M), box {maps.d.box}, swizzle {maps.d.swizzle}",
-            f"  tensor_map_d_tail  dims (N, M), box {maps.d_tail.box}, swizzle {maps.d_tail.swizzle}" + (" (the same)" if maps.d is maps.d_tail else ""),
+            f"  tensor_map_d_tail  dims (N, M), box {maps.d_tail.box}, swizzle {maps.d_tail.swizzle}"
+            + (" (the same)" if maps.d is maps.d_tail else ""),
             "d and d_row_stride are not used.",
         ]
     else:
@@ -122,15 +124,19 @@ def _function(function: AddressFunction) -> list[str]:
 
 
 def wgmma_wrapper(n: int) -> str:
-    """The wrapper of ``wgmma.mma_async.m64nNk16``, bfloat16 times bfloat16 into float32: ``n / 2`` accumulators are read and written.
+    """The wrapper of ``wgmma.mma_async.m64nNk16``, bfloat16 times bfloat16 into float32: ``n / 2`` accumulators are
+    read and written.
 
-    Source: PTX ISA, "wgmma.mma_async". The two immediates 1 scale A and B (no negation), the two 0 say that both are K-major.
+    Source: PTX ISA, "wgmma.mma_async". The two immediates 1 scale A and B (no negation), the two 0 say that both are
+    K-major.
     """
     count = n // 2
     rows = [", ".join(f"%{i}" for i in range(first, min(first + 16, count))) for first in range(0, count, 16)]
     operands = [", ".join(f'"+f"(d[{i}])' for i in range(first, min(first + 8, count))) for first in range(0, count, 8)]
     lines = [
-        "// ======== the multiply: one instruction, generated because its operand list has TILE_N / 2 registers ".ljust(118, "="),
+        "// ======== the multiply: one instruction, generated because its operand list has TILE_N / 2 registers ".ljust(
+            118, "="
+        ),
         "// d (+)= A B^T for one block of 64 x TILE_N x 16; both operands are read from shared memory through their descriptors.",
         f"DEVICE void wgmma(float (&d)[{count}], uint64 a, uint64 b, bool accumulate) {{",
         "    asm volatile(",
@@ -138,10 +144,16 @@ def wgmma_wrapper(n: int) -> str:
         '        "  .reg .pred accumulate;\\n"',
         f'        "  setp.ne.b32 accumulate, %{count + 2}, 0;\\n"',
         f'        "  wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16\\n"',
-        *(f'        "    {"{" if i == 0 else " "}{row}{"}" if i == len(rows) - 1 else ""},\\n"' for i, row in enumerate(rows)),
+        *(
+            f'        "    {"{" if i == 0 else " "}{row}{"}" if i == len(rows) - 1 else ""},\\n"'
+            for i, row in enumerate(rows)
+        ),
         f'        "    %{count}, %{count + 1}, accumulate, 1, 1, 0, 0;\\n"',
         '        "}\\n"',
-        *(f"        {': ' if i == 0 else '  '}{row}{',' if i < len(operands) - 1 else ''}" for i, row in enumerate(operands)),
+        *(
+            f"        {': ' if i == 0 else '  '}{row}{',' if i < len(operands) - 1 else ''}"
+            for i, row in enumerate(operands)
+        ),
         '        : "l"(a), "l"(b), "r"(int(accumulate)));',
         "}\n",
     ]

@@ -26,8 +26,9 @@ ALIGNMENT_SLACK = 1024
 """Bytes asked for beyond the map, so that the tiles can start at a multiple of 1024: the swizzle acts on address bits."""
 
 MAXIMUM_ACCUMULATORS = 192
-"""Accumulator registers of a thread beside which addresses and loop state still fit without spilling (every legal tile up to it is compiled by
-the tests, and a spill fails the build)."""
+"""Accumulator registers of a thread beside which addresses and loop state still fit without spilling (every legal
+tile up to it is compiled by the tests, and a spill fails the build).
+"""
 
 Major = Literal["k", "mn"]
 Store = Literal["tma", "direct"]
@@ -150,8 +151,8 @@ class GemmConfig:
         )
 
     def replace(self, **changes: object) -> GemmConfig:
-        """A copy with other parts, as :func:`dataclasses.replace`; ``tile_m``, ``tile_n``, ``stages``, ``consumers``, ``group_m``, ``store`` and
-        ``buffers`` reach into the parts.
+        """A copy with other parts, as :func:`dataclasses.replace`; ``tile_m``, ``tile_n``, ``stages``, ``consumers``,
+        ``group_m``, ``store`` and ``buffers`` reach into the parts.
 
         >>> GemmConfig().replace(tile_n=192, stages=5).tile
         Tile(m=128, n=192, k=64)
@@ -224,13 +225,22 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
     for operand in ("a", "b", "d"):
         dtype = getattr(problem, operand)
         if dtype not in _DTYPES:
-            yield Violation(parameter=operand, value=repr(dtype), rule=f"this type has no kernel yet; there is {', '.join(_DTYPES)}")
+            yield Violation(
+                parameter=operand, value=repr(dtype), rule=f"this type has no kernel yet; there is {', '.join(_DTYPES)}"
+            )
     for operand in ("a_major", "b_major"):
         major = getattr(problem, operand)
         if major == "mn":
-            yield Violation(parameter=operand, value=repr(major), rule="this major has no kernel yet", fix='pass the operand K-major ("k"): each row of A (M, K) and B (N, K) contiguous')
+            yield Violation(
+                parameter=operand,
+                value=repr(major),
+                rule="this major has no kernel yet",
+                fix='pass the operand K-major ("k"): each row of A (M, K) and B (N, K) contiguous',
+            )
         elif major != "k":
-            yield Violation(parameter=operand, value=repr(major), rule='must be "k" (rows of K contiguous elements) or "mn"')
+            yield Violation(
+                parameter=operand, value=repr(major), rule='must be "k" (rows of K contiguous elements) or "mn"'
+            )
     for name in ("m", "n", "k"):
         size = getattr(problem, name)
         if size is None:
@@ -265,8 +275,8 @@ def accumulators(config: GemmConfig) -> int:
 def registers(consumers: int) -> tuple[int, int]:
     """What setmaxnreg leaves a producer thread and gives a consumer thread.
 
-    The pool is what the CTA was launched with: ptxas gives 168 registers a thread at 384 threads, hence 504 for three warpgroups, and 40 + 2 * 232
-    fits exactly. With one consumer the launch gives every thread all it can name.
+    The pool is what the CTA was launched with: ptxas gives 168 registers a thread at 384 threads, hence 504 for three
+    warpgroups, and 40 + 2 * 232 fits exactly. With one consumer the launch gives every thread all it can name.
 
     >>> registers(2)
     (40, 232)
@@ -290,36 +300,73 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
 def _violations(config: GemmConfig) -> Iterator[Violation]:
     tile, schedule, epilogue, problem = config.tile, config.schedule, config.epilogue, config.problem
     if config.arch not in ARCHITECTURES:
-        yield Violation(parameter="arch", value=repr(config.arch), rule="has no kernel here", fix=f"there is one for {', '.join(ARCHITECTURES)} (Hopper: H100, H200)")
+        yield Violation(
+            parameter="arch",
+            value=repr(config.arch),
+            rule="has no kernel here",
+            fix=f"there is one for {', '.join(ARCHITECTURES)} (Hopper: H100, H200)",
+        )
     yield from problem_violations(problem)
     if schedule.kind != "cooperative":
         yield Violation(parameter="schedule", value=repr(schedule.kind), rule='must be "cooperative"')
     if schedule.consumers not in (1, 2):
-        yield Violation(parameter="consumers", value=schedule.consumers, rule="must be 1 or 2 warpgroups", fix=_nearest(schedule.consumers, 1, 1, 2))
+        yield Violation(
+            parameter="consumers",
+            value=schedule.consumers,
+            rule="must be 1 or 2 warpgroups",
+            fix=_nearest(schedule.consumers, 1, 1, 2),
+        )
     if schedule.group_m < 1:
         yield Violation(parameter="group_m", value=schedule.group_m, rule="must be at least 1")
     if (config.cluster.m, config.cluster.n) != (1, 1):
-        yield Violation(parameter="cluster", value=f"{config.cluster.m}x{config.cluster.n}", rule="clusters have no kernel yet", fix="1x1 works")
+        yield Violation(
+            parameter="cluster",
+            value=f"{config.cluster.m}x{config.cluster.n}",
+            rule="clusters have no kernel yet",
+            fix="1x1 works",
+        )
     tile_fits = True
     if tile.m not in (64, 128, 256):
         tile_fits = False
         near = sorted((64, 128, 256), key=lambda size: abs(size - tile.m))[:2]
-        yield Violation(parameter="tile_m", value=tile.m, rule="must be 64, 128 or 256 (wgmma M is 64)", fix="nearest " + ", ".join(map(str, sorted(near))))
+        yield Violation(
+            parameter="tile_m",
+            value=tile.m,
+            rule="must be 64, 128 or 256 (wgmma M is 64)",
+            fix="nearest " + ", ".join(map(str, sorted(near))),
+        )
     if tile.n % 8 or not 8 <= tile.n <= 256:
         tile_fits = False
-        yield Violation(parameter="tile_n", value=tile.n, rule="must be a multiple of 8 and at most 256 (wgmma N, bf16)", fix=_nearest(tile.n, 8, 8, 256))
+        yield Violation(
+            parameter="tile_n",
+            value=tile.n,
+            rule="must be a multiple of 8 and at most 256 (wgmma N, bf16)",
+            fix=_nearest(tile.n, 8, 8, 256),
+        )
     if tile.k != 64:
         tile_fits = False
-        yield Violation(parameter="tile_k", value=tile.k, rule="must be 64: a row of a slot is the 128 bytes of the swizzle's span")
+        yield Violation(
+            parameter="tile_k", value=tile.k, rule="must be 64: a row of a slot is the 128 bytes of the swizzle's span"
+        )
     if not 2 <= config.pipeline.stages <= 8:
         tile_fits = False
-        yield Violation(parameter="stages", value=config.pipeline.stages, rule="must be from 2 to 8", fix=_nearest(config.pipeline.stages, 1, 2, 8))
+        yield Violation(
+            parameter="stages",
+            value=config.pipeline.stages,
+            rule="must be from 2 to 8",
+            fix=_nearest(config.pipeline.stages, 1, 2, 8),
+        )
     if epilogue.store not in ("tma", "direct"):
         tile_fits = False
         yield Violation(parameter="store", value=repr(epilogue.store), rule='must be "tma" or "direct"')
     if epilogue.store == "tma" and not 1 <= epilogue.buffers <= 4:
         tile_fits = False
-        yield Violation(parameter="buffers", value=epilogue.buffers, rule="must be from 1 to 4 panels", fix=_nearest(epilogue.buffers, 1, 1, 4))
+        yield Violation(
+            parameter="buffers",
+            value=epilogue.buffers,
+            rule="must be from 1 to 4 panels",
+            fix=_nearest(epilogue.buffers, 1, 1, 4),
+        )
     if epilogue.store == "tma" and is_size(problem.n) and problem.n is not None and problem.n * 2 % 16:
         yield Violation(
             parameter="store",
@@ -334,7 +381,12 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
 def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
     tile, consumers = config.tile, config.schedule.consumers
     if tile.m < 64 * consumers:
-        yield Violation(parameter="consumers", value=consumers, rule=f"each needs at least 64 rows, and tile_m is {tile.m}", fix="consumers=1 works")
+        yield Violation(
+            parameter="consumers",
+            value=consumers,
+            rule=f"each needs at least 64 rows, and tile_m is {tile.m}",
+            fix="consumers=1 works",
+        )
     elif accumulators(config) > MAXIMUM_ACCUMULATORS:
         widest = MAXIMUM_ACCUMULATORS * consumers * WARPGROUP // tile.m // 8 * 8
         yield Violation(
@@ -344,11 +396,16 @@ def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
                 f"a {tile.m} x {tile.n} tile on {consumers} consumer warpgroup{'s' * (consumers > 1)} is {accumulators(config)} accumulator registers a thread,"
                 f" and at most {MAXIMUM_ACCUMULATORS} fit beside the rest"
             ),
-            fix=f"tile_n={min(widest, 256)} works with tile_m={tile.m}" + (", or consumers=2" if consumers == 1 and tile.m > 64 else ""),
+            fix=f"tile_n={min(widest, 256)} works with tile_m={tile.m}"
+            + (", or consumers=2" if consumers == 1 and tile.m > 64 else ""),
         )
     needed = sum(shared_bytes(config).values()) + ALIGNMENT_SLACK
     if needed > SHARED_LIMIT:
-        fits = [stages for stages in range(2, config.pipeline.stages) if sum(shared_bytes(config.replace(stages=stages)).values()) + ALIGNMENT_SLACK <= SHARED_LIMIT]
+        fits = [
+            stages
+            for stages in range(2, config.pipeline.stages)
+            if sum(shared_bytes(config.replace(stages=stages)).values()) + ALIGNMENT_SLACK <= SHARED_LIMIT
+        ]
         yield Violation(
             parameter="stages",
             value=config.pipeline.stages,

@@ -1,8 +1,9 @@
 """The Hopper GEMM's constants, each derived from a layout.
 
-The tile of an operand is written once, as a layout of shared memory. From it follow the box and the swizzle mode of the tensor map, the bytes a
-barrier expects, the matrix descriptor and its steps; from the accumulator's fragment follow the addresses of the epilogue, and from those the proof
-that its stores are free of bank conflicts. The result is a list of :class:`Step`: the generator writes them above the kernel, ``explain`` prints them.
+The tile of an operand is written once, as a layout of shared memory. From it follow the box and the swizzle mode of
+the tensor map, the bytes a barrier expects, the matrix descriptor and its steps; from the accumulator's fragment
+follow the addresses of the epilogue, and from those the proof that its stores are free of bank conflicts. The result
+is a list of :class:`Step`: the generator writes them above the kernel, ``explain`` prints them.
 
 Knows layouts and the chip's encodings; knows nothing of compilers or of arrays.
 """
@@ -14,7 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stridewright.layout import Layout, Swizzle, SwizzledLayout, coalesce, compose, cosize, right_inverse, size, tile_to_shape
+from stridewright.layout import (
+    Layout,
+    Swizzle,
+    SwizzledLayout,
+    coalesce,
+    compose,
+    cosize,
+    right_inverse,
+    size,
+    tile_to_shape,
+)
 from stridewright.layout.banks import Access, BankReport, bank_report
 from stridewright.layout.hardware import TensorMap, decode_matrix_descriptor, swizzle_mode
 from stridewright.layout.hardware.canonical import matrix_descriptor
@@ -107,17 +118,33 @@ class Derivation:
         """Dynamic shared memory to ask for, alignment included."""
         return sum(part[2] for part in self.shared_map) + ALIGNMENT_SLACK
 
-    def tensor_maps(self, m: int, n: int, k: int, *, a_row_bytes: int | None = None, b_row_bytes: int | None = None, d_row_bytes: int | None = None) -> TensorMaps:
+    def tensor_maps(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        *,
+        a_row_bytes: int | None = None,
+        b_row_bytes: int | None = None,
+        d_row_bytes: int | None = None,
+    ) -> TensorMaps:
         """The tensor maps for a problem's sizes (elements) and row pitches (bytes; dense if None).
 
-        A's and B's boxes are their slots of the ring; D's is a panel of 64 rows, and the tile's last panel has a map of its own when it is narrower.
+        A's and B's boxes are their slots of the ring; D's is a panel of 64 rows, and the tile's last panel has a map
+        of its own when it is narrower.
         """
         config = self.config
 
         def tensor_map(rows: int, columns: int, row_bytes: int | None, box: tuple[int, int]) -> TensorMap:
             pitch = columns * ELEMENT_BYTES if row_bytes is None else row_bytes
             return TensorMap(
-                dtype="bf16", shape=(columns, rows), strides_bytes=(pitch,), box=box, swizzle="128B", l2_promotion="128B", arch=config.arch
+                dtype="bf16",
+                shape=(columns, rows),
+                strides_bytes=(pitch,),
+                box=box,
+                swizzle="128B",
+                l2_promotion="128B",
+                arch=config.arch,
             )
 
         d = d_tail = None
@@ -139,8 +166,8 @@ SWIZZLE = "128B"
 def swizzled_tile(rows: int, columns: int) -> SwizzledLayout:
     """A K-major tile of 16-bit elements under the 128-byte swizzle: (row, column) -> element offset.
 
-    The atom is 8 rows of 64 elements, 128 bytes each; rows beyond it follow 1024 bytes later. ``columns`` is 64, or less for a row that does not fill
-    the span.
+    The atom is 8 rows of 64 elements, 128 bytes each; rows beyond it follow 1024 bytes later. ``columns`` is 64, or
+    less for a row that does not fill the span.
 
     >>> print(swizzled_tile(128, 64))
     S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))
@@ -197,9 +224,10 @@ def accumulator_columns(accumulator: Layout) -> Layout:
 def stmatrix_rows(panel: SwizzledLayout) -> SwizzledLayout:
     """(lane, warp, step) -> byte offset in the panel of the 16-byte row whose address that lane gives to stmatrix x4.
 
-    Step s stores accumulator values 8 s .. 8 s + 7, 16 columns. The fragment says which (m, n) each value is; stmatrix says which row and column each
-    register half goes to; one composed with the inverse of the other says where a row lies. That the row's eight elements are eight neighbours along
-    n is checked here: otherwise stmatrix could not store this fragment.
+    Step s stores accumulator values 8 s .. 8 s + 7, 16 columns. The fragment says which (m, n) each value is;
+    stmatrix says which row and column each register half goes to; one composed with the inverse of the other says
+    where a row lies. That the row's eight elements are eight neighbours along n is checked here: otherwise stmatrix
+    could not store this fragment.
     """
     fragment = wgmma_d_layout(PANEL_COLUMNS)
     lanes, warps = fragment[0][0:2], fragment[0][2]
@@ -225,14 +253,23 @@ def derive(config: GemmConfig) -> Derivation:
     if config.epilogue.store == "tma":
         staging = swizzled_tile(64, PANEL_COLUMNS)
         addresses = stmatrix_rows(staging)
-        # One warp, one step; the others add multiples of 16 bytes * 8 rows or permute chunks, and are reported in explain().
+        # One warp, one step; the others add multiples of 16 bytes * 8 rows or permute chunks, and are reported in
+        # explain().
         report = worst_report(addresses)
     offset, shared_map = 0, []
     for use, length in shared_bytes(config).items():
         shared_map.append((use, offset, length))
         offset += length
     derivation = Derivation(
-        config=config, a=a, b=b, staging=staging, staging_addresses=addresses, staging_report=report, accumulator=accumulator, shared_map=tuple(shared_map), steps=()
+        config=config,
+        a=a,
+        b=b,
+        staging=staging,
+        staging_addresses=addresses,
+        staging_report=report,
+        accumulator=accumulator,
+        shared_map=tuple(shared_map),
+        steps=(),
     )
     return dataclasses.replace(derivation, steps=tuple(_steps(derivation)))
 
@@ -278,8 +315,11 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
     offsets = {use: offset for use, offset, _ in derivation.shared_map}
     yield Step(
         title="Shared memory",
-        notes=tuple(f"{offset:>7} .. {offset + length:>7}  {use}" for use, offset, length in derivation.shared_map if length)
-        + (f"{derivation.shared_bytes} bytes to ask for: {ALIGNMENT_SLACK} more, so that offset 0 can be a multiple of {ALIGNMENT_SLACK}.",),
+        notes=(
+            *(f"{offset:>7} .. {offset + length:>7}  {use}" for use, offset, length in derivation.shared_map if length),
+            f"{derivation.shared_bytes} bytes to ask for: {ALIGNMENT_SLACK} more, so that offset 0 can be a multiple of "
+            f"{ALIGNMENT_SLACK}.",
+        ),
         constants=(
             Constant("uint32", "A_OFFSET", offsets["tiles of A"]),
             Constant("uint32", "B_OFFSET", offsets["tiles of B"]),
@@ -299,10 +339,16 @@ def _operand_step(operand: OperandTile, tile_k: int) -> Step:
         Constant("uint32", f"{name}_STEP_ADVANCE", operand.step_advance),
     ]
     if name == "A":
-        constants += [Constant("uint32", "A_ROW_BYTES", operand.row_bytes), Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance)]
+        constants += [
+            Constant("uint32", "A_ROW_BYTES", operand.row_bytes),
+            Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance),
+        ]
     return Step(
         title=f"A slot of {name}",
-        layouts=((f"({'m' if name == 'A' else 'n'}, k) -> element of the slot", str(operand.layout)), ("the same in bytes", str(byte_offsets(operand.layout)))),
+        layouts=(
+            (f"({'m' if name == 'A' else 'n'}, k) -> element of the slot", str(operand.layout)),
+            ("the same in bytes", str(byte_offsets(operand.layout))),
+        ),
         notes=(
             f"TMA: box {tile_k} x {rows} elements, swizzle {SWIZZLE}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}, K-major.",

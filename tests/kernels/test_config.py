@@ -41,7 +41,21 @@ def test_every_broken_rule_is_reported_at_once() -> None:
         schedule=Schedule(consumers=3),
     )
     parameters = {violation.parameter for violation in config.violations()}
-    assert parameters >= {"arch", "m", "n", "k", "a", "d", "a_major", "tile_m", "tile_n", "tile_k", "stages", "cluster", "consumers"}
+    assert parameters >= {
+        "arch",
+        "m",
+        "n",
+        "k",
+        "a",
+        "d",
+        "a_major",
+        "tile_m",
+        "tile_n",
+        "tile_k",
+        "stages",
+        "cluster",
+        "consumers",
+    }
 
 
 @pytest.mark.parametrize("k", [1, 4, 12, 100, 1001])
@@ -59,7 +73,9 @@ def test_a_tile_size_that_is_no_whole_number_is_refused(value: object) -> None:
 
 def test_a_tile_whose_accumulators_do_not_fit_names_a_width_that_does() -> None:
     (line,) = GemmConfig().replace(tile_m=256, tile_n=200, stages=2).problems()
-    assert line.startswith("tile_n=200: a 256 x 200 tile on 2 consumer warpgroups is 200 accumulator registers a thread")
+    assert line.startswith(
+        "tile_n=200: a 256 x 200 tile on 2 consumer warpgroups is 200 accumulator registers a thread"
+    )
     assert GemmConfig().replace(tile_m=256, tile_n=192, stages=2).problems() == []
 
 
@@ -95,7 +111,9 @@ def test_replace_names_the_parameters_there_are() -> None:
     st.sampled_from(["tma", "direct"]),
     st.integers(1, 4),
 )
-def test_a_valid_configuration_keeps_the_chip_s_limits(m: int, n: int, stages: int, consumers: int, store: str, buffers: int) -> None:
+def test_a_valid_configuration_keeps_the_chip_s_limits(
+    m: int, n: int, stages: int, consumers: int, store: str, buffers: int
+) -> None:
     config = GemmConfig().replace(tile_m=m, tile_n=n, stages=stages, consumers=consumers, store=store, buffers=buffers)
     problems = config.problems()
     fits = sum(shared_bytes(config).values()) + ALIGNMENT_SLACK <= SHARED_LIMIT
