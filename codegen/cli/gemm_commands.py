@@ -93,11 +93,9 @@ def make_gemm(
     from stridewright.codegen.gemm import Gemm
 
     changes = parse_settings(settings)
-    given = {"a": dtype, "b": dtype, "d": d_dtype or dtype, "arch": arch, "a_major": a_major, "b_major": b_major}
-    made = Gemm(m=m, n=n, k=k, **given)
-    if changes:
-        made = Gemm(m=m, n=n, k=k, **given, config=made.config.replace(**changes))
-    return made
+    new = functools.partial(Gemm, m, n, k, dtype, dtype, d_dtype or dtype, arch, a_major, b_major)
+    made = new()
+    return new(config=made.config.replace(**changes)) if changes else made
 
 
 @guarded

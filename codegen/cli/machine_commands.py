@@ -44,10 +44,12 @@ def numpy_type(name: str) -> np.dtype[Any]:
     if name == "bf16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        brain: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return brain
     if name not in _NUMPY_NAMES:
         raise ValueError(f"type {name!r}: must be one of bf16, {', '.join(_NUMPY_NAMES)}")
-    return np.dtype(_NUMPY_NAMES[name])
+    dtype: np.dtype[Any] = np.dtype(_NUMPY_NAMES[name])
+    return dtype
 
 
 def parse_argument(text: str, seed: int = 0) -> Any:
