@@ -14,7 +14,8 @@ from .core import Layout
 from .division import flat_divide, logical_divide, tiled_divide, zipped_divide
 from .errors import LayoutError
 from .expression import cpp_expression, index_expression
-from .inverse import complement, left_inverse, right_inverse
+from .complements import complement
+from .inverse import left_inverse, right_inverse
 from .operations import compose
 from .products import (
     blocked_product,

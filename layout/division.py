@@ -9,7 +9,7 @@ from .algebra import bundle, size
 from .composition import compose_flat
 from .core import Layout, as_layout, make
 from .errors import LayoutError
-from .inverse import complement
+from .complements import complement
 from .swizzle import SwizzledLayout
 from .tuples import show, unwrap
 

@@ -9,7 +9,7 @@ from .composition import compose_flat
 from .core import Layout, as_layout, make
 from .division import by_mode, unzip
 from .errors import LayoutError
-from .inverse import complement
+from .complements import complement
 from .swizzle import SwizzledLayout
 from .tuples import product, show, to_int
 
