@@ -187,7 +187,6 @@ class WgmmaQueue:
         self._closed: deque[list[_Issued]] = deque()
         self._early: list[_Issued] = []
         self._scratch: dict[int, NDArray[np.float32]] = {}
-        shared.readers.append(self)
 
     @property
     def pending(self) -> int:
@@ -218,6 +217,8 @@ class WgmmaQueue:
         accumulator.in_flight += 1
         self._open.append(one)
         if not late:
+            if not self._early:
+                self.shared.readers.append(self)
             self._early.append(one)
 
     def commit(self) -> int:
@@ -245,8 +246,6 @@ class WgmmaQueue:
 
     def before_write(self, low: int, high: int) -> None:
         """Called by SharedMemory: instructions that were to read at issue take the bytes that are about to change."""
-        if not self._early:
-            return
         kept = []
         for one in self._early:
             tables = [self._b_table(one.shape, (one.b,))]
@@ -256,7 +255,12 @@ class WgmmaQueue:
                 self._take(one)
             else:
                 kept.append(one)
+        self._keep_early(kept)
+
+    def _keep_early(self, kept: list[_Issued]) -> None:
         self._early = kept
+        if not kept:
+            self.shared.readers.remove(self)
 
     def footprint(self, shape: WgmmaShape, a: Operand, b: int) -> tuple[tuple[int, int], ...]:
         """The shared addresses that an instruction reads, as [low, high) pairs: those of A, then those of B."""
@@ -280,7 +284,7 @@ class WgmmaQueue:
     def _run(self, issued: list[_Issued]) -> None:
         if self._early:
             done = set(map(id, issued))
-            self._early = [one for one in self._early if id(one) not in done]
+            self._keep_early([one for one in self._early if id(one) not in done])
         start = 0
         while start < len(issued):
             first = issued[start]
@@ -387,7 +391,6 @@ def wgmma(
 ) -> None:
     """One instruction, at once: for tests and for those who need no queue."""
     queue = WgmmaQueue(shared, numerics)
-    shared.readers.remove(queue)
     queue.issue(shape, accumulator, a, b, scale_d)
     queue.commit()
     queue.wait(0)

@@ -204,10 +204,12 @@ def load(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemory
     for low, high in ranges:
         shared.check_write(low, high)
     box = bound.box(coordinates, whole_chunks=False)
-    chunks = bound.view(box, np.complex128, False) if box.full else _filled(bound, box)
-    if bound.rounds:
-        words = np.ascontiguousarray(chunks).view(np.uint32)
-        chunks = np.ascontiguousarray(loaded_values(bound.map, words), np.uint32).view(np.complex128)
+    if not box.full:
+        chunks = _filled(bound, box).view(np.complex128)
+    elif bound.rounds:
+        chunks = _rounded(bound, bound.view(box, np.uint32, False)).view(np.complex128)
+    else:
+        chunks = bound.view(box, np.complex128, False)
     first = (address - shared.base) // CHUNK
     if landing.source is not None:
         size = landing.source.size
@@ -220,7 +222,7 @@ def load(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemory
     return TensorCopy(bound.box_bytes, ranges, box)
 
 
-def _filled(bound: BoundTensorMap, box: _Box) -> NDArray[Any]:
+def _filled(bound: BoundTensorMap, box: _Box) -> NDArray[np.uint8]:
     """A box that hangs over the tensor's edge: the fill pattern, and what is inside on top of it."""
     tile = np.zeros((*bound._counts, bound.row_bytes), np.uint8)
     if bound.map.oob_fill != "zero":
@@ -228,8 +230,14 @@ def _filled(bound: BoundTensorMap, box: _Box) -> NDArray[Any]:
         tile.reshape(-1, pattern.size)[:] = pattern
     if not box.empty:
         inside = (*(slice(begin, stop) for begin, stop in box.spans), slice(box.low, box.high))
-        tile[inside] = bound.view(box, np.uint8, False)
-    return tile.view(np.complex128)
+        part = bound.view(box, np.uint8, False)
+        # What fills is not rounded: a NaN keeps its pattern (measured).
+        tile[inside] = _rounded(bound, np.ascontiguousarray(part).view(np.uint32)) if bound.rounds else part
+    return tile
+
+
+def _rounded(bound: BoundTensorMap, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(loaded_values(bound.map, words), np.uint32).view(np.uint8)
 
 
 def _tile(bound: BoundTensorMap, shared: SharedMemory, address: int, box: _Box) -> tuple[NDArray[np.uint8], _Landing]:
