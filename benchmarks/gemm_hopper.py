@@ -73,7 +73,7 @@ def cases() -> Iterator[tuple[str, tuple[int, int, int], GemmConfig | None]]:
         (128, 200, 2),
         (128, 256, 2),
         (256, 128, 2),
-        (256, 192, 2),
+        (256, 128, 2),
         (256, 72, 1),
     ):
         for store, n in (("tma", 520), ("direct", 517)):
@@ -186,7 +186,7 @@ def speed_configs(shape: tuple[int, int, int]) -> Iterator[GemmConfig | None]:
     """The chosen configuration, and the tiles that a choice is made from."""
     yield None
     if min(shape) >= 2048:
-        for tile_m, tile_n, stages in ((128, 256, 4), (128, 192, 5), (256, 128, 4), (128, 128, 6), (256, 192, 3)):
+        for tile_m, tile_n, stages in ((128, 256, 4), (128, 192, 4), (256, 128, 4), (128, 128, 6), (256, 160, 3)):
             yield GemmConfig().replace(tile_m=tile_m, tile_n=tile_n, stages=stages)
 
 

@@ -11,12 +11,19 @@ struct Epilogue {
 
     // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(row, column).
     DEVICE void store(const float (&accumulators)[TILE_N / 2], uint32 row, uint32 column) {
+        // The map from (thread, value) to (row, column) is linear, so the thread's part and the value's, a constant, are taken apart:
+        // one pointer serves all stores.
         const uint32 thread = threadIdx.x % 128;
+        const uint32 first_row = row + accumulator_row(thread, 0);
+        const uint32 first_column = column + accumulator_column(thread, 0);
+        bf16 *const first = d + first_row * d_row_stride + first_column;
         #pragma unroll
         for (int value = 0; value < TILE_N / 2; ++value) {
-            const uint32 r = row + accumulator_row(thread, value);
-            const uint32 c = column + accumulator_column(thread, value);
-            if (r < m && c < n) d[r * d_row_stride + c] = static_cast<bf16>(pack_bf16(accumulators[value], 0.0f));
+            const uint32 down = accumulator_row(0, value);
+            const uint32 right = accumulator_column(0, value);
+            if (first_row + down < m && first_column + right < n) {
+                first[down * d_row_stride + right] = static_cast<bf16>(pack_bf16(accumulators[value], 0.0f));
+            }
         }
     }
 
