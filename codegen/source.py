@@ -14,9 +14,7 @@ from importlib import resources
 
 from stridewright.kernels.config import GemmConfig
 from stridewright.kernels.hopper import AddressFunction, Constant, Derivation, Step, derive
-from stridewright.layout import SwizzledLayout
-
-from .expression import coordinate_expression, swizzle_expression
+from stridewright.layout.expression import cpp_expression
 
 KERNEL_NAME = "stridewright_gemm"
 """The kernel's extern "C" name in every generated source."""
@@ -111,16 +109,12 @@ def _constant(constant: Constant) -> str:
 
 def _function(function: AddressFunction) -> list[str]:
     parameters = ", ".join(f"uint32 {name}" for name in function.parameters)
-    body = coordinate_expression(function.layout, function.parameters)
-    lines = [
+    return [
         _comment(f"({', '.join(function.parameters)}) -> {function.unit}:  {function.layout}"),
         f"DEVICE uint32 {function.name}({parameters}) {{",
+        f"    return {cpp_expression(function.layout, *function.parameters)};",
+        "}",
     ]
-    if isinstance(function.layout, SwizzledLayout):
-        lines += [f"    const uint32 x = {body};", f"    return {swizzle_expression(function.layout)};"]
-    else:
-        lines.append(f"    return {body};")
-    return [*lines, "}"]
 
 
 def wgmma_wrapper(n: int) -> str:

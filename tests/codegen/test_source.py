@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stridewright import Gemm
 from stridewright.codegen.build import build
-from stridewright.codegen.expression import coordinate_expression, swizzle_expression
 from stridewright.codegen.source import generate
 from stridewright.kernels.config import GemmConfig
-from stridewright.layout import Layout, Swizzle, SwizzledLayout
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 CONFIGS = {
@@ -83,40 +78,3 @@ def test_every_legal_tile_compiles_without_complaint() -> None:
 def test_the_largest_tiles_compile_without_spilling(parameters: dict[str, object]) -> None:
     config = GemmConfig().replace(**parameters)
     assert build(generate(config), arch="sm_90a").complaints == ()
-
-
-def evaluate(expression: str, **names: int) -> int:
-    """A C++ expression of unsigned integers, evaluated by Python's rules, which are the same for + * / % & ^ >> << below 2^32."""
-    python = re.sub(r"(0x[0-9a-f]+|\d+)u", r"\1", expression).replace("/", "//")
-    return int(eval(python, {"__builtins__": {}}, names))
-
-
-modes = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 40)), min_size=1, max_size=3)
-
-
-@given(st.lists(modes, min_size=1, max_size=3), st.data())
-def test_an_expression_is_the_layout_at_every_coordinate(
-    parts: list[list[tuple[int, int]]], data: st.DataObject
-) -> None:
-    layout = Layout(
-        tuple(tuple(extent for extent, _ in part) for part in parts),
-        tuple(tuple(stride for _, stride in part) for part in parts),
-    )
-    names = [f"c{i}" for i in range(len(parts))]
-    expression = coordinate_expression(layout, names)
-    for _ in range(5):
-        coordinate = [data.draw(st.integers(0, _size(part) - 1)) for part in parts]
-        assert evaluate(expression, **dict(zip(names, coordinate, strict=True))) == layout(*coordinate)
-
-
-def _size(part: list[tuple[int, int]]) -> int:
-    result = 1
-    for extent, _ in part:
-        result *= extent
-    return result
-
-
-@given(st.integers(0, 3), st.integers(0, 4), st.integers(3, 5), st.integers(0, 2**16))
-def test_a_swizzle_expression_is_the_swizzle(bits: int, base: int, shift: int, offset: int) -> None:
-    swizzled = SwizzledLayout(Swizzle(bits, base, shift), 0, Layout(2**16))
-    assert evaluate(swizzle_expression(swizzled), x=offset) == Swizzle(bits, base, shift)(offset)

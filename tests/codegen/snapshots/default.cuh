@@ -71,7 +71,6 @@ constexpr int STAGING_BUFFERS = 2;
 
 // (lane, warp, step) -> bytes:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
 DEVICE uint32 staging_offset(uint32 lane, uint32 warp, uint32 step) {
-    const uint32 x = lane % 16u * 128u + lane / 16u * 16u + warp * 2048u + step * 32u;
-    return x ^ (x >> 3 & 0x70u);
+    return (((lane & 15) << 7) + (lane & 0x10) + (warp << 11) + (step << 5)) ^ ((lane & 7) << 4);
 }
 

@@ -61,11 +61,11 @@ constexpr uint32 EMPTY_BARRIERS_OFFSET = 125976;
 
 // (thread, value) -> rows:  ((4,8,4),(2,2,9)):((0,1,16),(0,8,0))
 DEVICE uint32 accumulator_row(uint32 thread, uint32 value) {
-    return thread / 4u % 8u + thread / 32u * 16u + value / 2u % 2u * 8u;
+    return (thread >> 2) + ((thread >> 5) << 3) + ((value & 2) << 2);
 }
 
 // (thread, value) -> columns:  ((4,8,4),(2,2,9)):((2,0,0),(1,0,8))
 DEVICE uint32 accumulator_column(uint32 thread, uint32 value) {
-    return thread % 4u * 2u + value % 2u + value / 4u * 8u;
+    return ((thread & 3) << 1) + (value & 1) + ((value >> 2) << 3);
 }
 
