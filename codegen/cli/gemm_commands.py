@@ -118,8 +118,9 @@ def gemm(
     settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Generate, compile, run and check D[M,N] = A[M,K] B[N,K]^T. Status 0: checked and right; 1: wrong, race or
-    deadlock; 2: refused.
+    """Generate, compile, run and check D[M,N] = A[M,K] B[N,K]^T.
+
+    Status 0: checked and right; 1: wrong, a race or a deadlock; 2: refused input.
     """
     from . import gemm_run
 
@@ -155,7 +156,7 @@ def emit(
     cubin: Annotated[bool, typer.Option("--cubin", help="The cubin too, beside the source.")] = False,
     settings: Set = None,
 ) -> None:
-    """Write the generated CUDA source, self-contained, and with --ptx and --cubin what it compiles to."""
+    """Write the generated CUDA source; with --ptx and --cubin also what it compiles to."""
     made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings)
     if output is None:
         if cubin:
@@ -201,9 +202,7 @@ def explain(
     settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how every constant follows from layouts: tiles, tensor maps, descriptors, shared memory, registers,
-    conflicts.
-    """
+    """Show how every constant of a kernel follows from layouts."""
     made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings)
     explanation = made.explain()
     if as_json:

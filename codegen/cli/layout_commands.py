@@ -91,7 +91,7 @@ def layout(
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a layout is: size, cosize, simplest form, whether two coordinates share an offset, and its table."""
+    """Say what a layout is: size, cosize, simplest form, table; draw it."""
     facts = _facts(text, swizzle)
     base, seen = _parse(text, swizzle)
     if svg is not None:
@@ -137,7 +137,7 @@ def banks(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the shared-memory wavefronts of one warp's access, and find the smallest swizzle that makes it ideal."""
+    """Count bank conflicts of one access, and find the swizzle that mends them."""
     from stridewright.layout import Layout
     from stridewright.layout.banks import Access, bank_report, swizzle_search
 
@@ -157,7 +157,7 @@ def banks(
 def atoms(
     pattern: Annotated[str, typer.Argument(help="Only those with this in their name.")] = "", as_json: AsJson = False
 ) -> None:
-    """List the hardware's fragments and instructions as layouts: wgmma, mma.sync, ldmatrix, stmatrix, tcgen05."""
+    """List the hardware's fragments and instructions as layouts."""
     from stridewright.layout import hardware
 
     found = dict(hardware.atoms())

@@ -133,14 +133,16 @@ def emulate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the PTX of a file without a GPU and report races, deadlocks and bank conflicts. Status 1 if there are any
-    of the first two.
+    """Run a PTX file without a GPU and report races, deadlocks and bank conflicts.
+
+    Status 1 for a race, a deadlock or an access that the hardware forbids; 2 for PTX it cannot run.
     """
+    ptx = file.read_text(encoding="utf-8")
+
     import numpy as np
 
     from stridewright.codegen.emulator import emulate_ptx
 
-    ptx = file.read_text(encoding="utf-8")
     name = kernel or _only_kernel(ptx)
     values = [parse_argument(text, seed) for text in arguments or []]
     sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
@@ -206,7 +208,7 @@ def cache_path() -> None:
 def cache_show(
     key: Annotated[str, typer.Argument(help="The key's beginning, from `cache list`.")], as_json: AsJson = False
 ) -> None:
-    """Show how a kernel was made, what it uses, and where its source, PTX and cubin lie."""
+    """Show how a cached kernel was made, what it uses, and where its files lie."""
     from stridewright.codegen.build import resources
     from stridewright.codegen.cache import Cache
 

@@ -99,6 +99,8 @@ def _status(error: Exception) -> int:
 def _message(error: Exception) -> str:
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 
