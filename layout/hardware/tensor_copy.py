@@ -29,7 +29,7 @@ NAN_FILL = {16: 0x7FF7, 32: 0x7FF77FF7}
 TF32_NAN = 0x7FFFE000  # what a NaN becomes in a load of TFLOAT32 (measured)
 
 
-class TransferFault(HardwareError):
+class TransferFault(HardwareError):  # noqa: N818
     """The copy would end in a device error; ``error`` is the CUDA runtime's name of it."""
 
     def __init__(self, error: str, message: str) -> None:

@@ -59,10 +59,10 @@ class _Piece:
     stride: int
 
 
-def _leaves(layout: Layout) -> list[tuple[int, int]]:
-    """(extent, stride) of every run, joined as far as they continue each other and a box of 256 allows."""
+def _leaves(layout: Layout, most: int | None = None) -> list[tuple[int, int]]:
+    """(extent, stride) of every run, those that continue each other joined unless one would exceed ``most``."""
     flat = coalesce(layout)
-    if max(flat.shape if isinstance(flat.shape, tuple) else (flat.shape,)) > MAXIMUM_BOX:
+    if most is not None and max(flat.shape if isinstance(flat.shape, tuple) else (flat.shape,)) > most:
         flat = flatten(layout)
     if not isinstance(flat.shape, tuple):
         return [(flat.shape, flat.stride)]
@@ -72,7 +72,7 @@ def _leaves(layout: Layout) -> list[tuple[int, int]]:
 def _pieces(mode: int, tensor: Layout, tile: Layout) -> list[_Piece]:
     """Cut one mode where either layout cuts it."""
     cuts = [(s, d) for s, d in _leaves(tensor) if s > 1] or [(1, 0)]
-    shared = [(s, d) for s, d in _leaves(tile) if s > 1]
+    shared = [(s, d) for s, d in _leaves(tile, MAXIMUM_BOX) if s > 1]
     pieces: list[_Piece] = []
     (total, stride), cuts = cuts[0], cuts[1:]
     for number, (extent, offset) in enumerate(shared):
