@@ -89,7 +89,7 @@ def _toolkit_libraries() -> Iterator[Path]:
 def _candidates() -> Iterator[str]:
     chosen = os.environ.get("STRIDEWRIGHT_NVRTC")
     if chosen:
-        yield chosen
+        yield str(Path(chosen).resolve()) if "/" in chosen else chosen
         return
     yield from (str(path) for path in _wheel_libraries())
     yield from (str(path) for path in _toolkit_libraries())

@@ -55,7 +55,8 @@ def test_correct_wgmma_sequence_builds_with_its_figures() -> None:
         ),
         pytest.param(
             'extern "C" __global__ void k(float *p, int n) { float a[100];'
-            " for (int i = 0; i < 100; i++) a[i] = p[i * n]; p[0] = a[n]; }",
+            " for (int i = 0; i < 100; i++) a[i] = p[i * n]; for (int i = 0; i < 1000; i++) a[(i * n) % 100] += p[i];"
+            " p[0] = a[n]; }",
             "400 bytes stack frame",
             id="stack-frame",
         ),
