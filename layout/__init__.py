@@ -7,16 +7,29 @@ if __name__ != "stridewright.layout":
         f"this folder is imported as stridewright.layout, not as {__name__}: `import stridewright.layout`"
     )
 
+from typing import TYPE_CHECKING, Any
+
 from .algebra import bundle, coalesce, cosize, depth, filter, filter_zeros, flatten, rank, size
 from .basis import E
+from .common import max_common_layout, max_common_vector, nullspace
+from .complements import complement
 from .coordinates import crd2crd, crd2idx, idx2crd
 from .core import Layout
 from .division import flat_divide, logical_divide, tiled_divide, zipped_divide
 from .errors import LayoutError
-from .expression import cpp_expression, index_expression
-from .complements import complement
 from .inverse import left_inverse, right_inverse
+from .modes import append, dice, group, make_layout, prepend, replace, slice_and_offset, zip_modes
 from .operations import compose
+from .partition import (
+    identity_layout,
+    in_bounds,
+    invert_tv_layout,
+    local_partition,
+    local_tile,
+    make_tv_layout,
+    product_each,
+    thread_values,
+)
 from .products import (
     blocked_product,
     flat_product,
@@ -27,15 +40,30 @@ from .products import (
     tiled_product,
     zipped_product,
 )
-from .swizzle import Swizzle, SwizzledLayout, downcast, recast, upcast
+from .recasting import downcast, recast, upcast
+from .swizzle import Swizzle, SwizzledLayout
 from .tuples import compatible, congruent, product, weakly_congruent
+
+if TYPE_CHECKING:
+    from .expression import cpp_expression, index_expression
+    from .linear import LinearLayout, Proof
+
+_LAZY = {
+    "LinearLayout": "linear",
+    "Proof": "linear",
+    "cpp_expression": "expression",
+    "index_expression": "expression",
+}
 
 __all__ = [
     "E",
     "Layout",
     "LayoutError",
+    "LinearLayout",
+    "Proof",
     "Swizzle",
     "SwizzledLayout",
+    "append",
     "blocked_product",
     "bundle",
     "coalesce",
@@ -48,29 +76,61 @@ __all__ = [
     "crd2crd",
     "crd2idx",
     "depth",
+    "dice",
     "downcast",
     "filter",
     "filter_zeros",
     "flat_divide",
     "flat_product",
     "flatten",
+    "group",
+    "identity_layout",
     "idx2crd",
+    "in_bounds",
     "index_expression",
+    "invert_tv_layout",
     "left_inverse",
+    "local_partition",
+    "local_tile",
     "logical_divide",
     "logical_product",
+    "make_layout",
+    "make_tv_layout",
+    "max_common_layout",
+    "max_common_vector",
+    "nullspace",
     "ordered_layout",
+    "prepend",
     "product",
+    "product_each",
     "raked_product",
     "rank",
     "recast",
+    "replace",
     "right_inverse",
     "size",
+    "slice_and_offset",
+    "thread_values",
     "tile_to_shape",
     "tiled_divide",
     "tiled_product",
     "upcast",
     "weakly_congruent",
+    "zip_modes",
     "zipped_divide",
     "zipped_product",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        value = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

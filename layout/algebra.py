@@ -174,7 +174,8 @@ def bundle(modes: Any) -> Layout:
     >>> bundle([Layout(4, 2), Layout((2, 3))])
     Layout((4, (2, 3)), (2, (1, 2)))
     """
-    modes = tuple(modes)
+    if type(modes) is not list:
+        modes = list(modes)
     return make(tuple([m.shape for m in modes]), tuple([m.stride for m in modes]))
 
 

@@ -136,11 +136,7 @@ class _Sums:
 
     def __init__(self, slope: Any, breaks: Breaks, parts: Parts) -> None:
         self.slope, self.breaks, self.parts = slope, breaks, parts
-        self.live = [
-            (p, w)
-            for p, w in breaks
-            if sum([largest_residue(e % p, n, p) for n, e, _ in parts]) >= p
-        ]
+        self.live = [(p, w) for p, w in breaks if sum([largest_residue(e % p, n, p) for n, e, _ in parts]) >= p]
 
     def error(self, coordinate: tuple[int, ...]) -> Any:
         total: Any = 0

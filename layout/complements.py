@@ -38,7 +38,9 @@ def complement(layout: Any, cotarget: Any = None) -> Layout:
         if s != 1 and d != 0:
             if type(d) is not int or d < 0:
                 if type(d) is not int:
-                    raise LayoutError(f"complement({layout}): offsets along the basis stride {d} are not numbers to fill up")
+                    raise LayoutError(
+                        f"complement({layout}): offsets along the basis stride {d} are not numbers to fill up"
+                    )
                 # The offsets of a mode that runs downwards are those of one that runs upwards from its other end.
                 d = -d
                 target += (s - 1) * d

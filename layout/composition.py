@@ -37,30 +37,34 @@ def steps_of(layout: Layout) -> Steps:
         return layout._steps  # type: ignore[no-any-return]
     except AttributeError:
         pass
-    shape, stride = layout.flat
-    if not shape:
-        steps: Steps = (0, ())
+    shape, stride = layout.shape, layout.stride
+    if type(shape) is tuple:
+        shape, stride = layout.flat
+        steps = _steps_of_modes(shape, stride) if shape else (0, ())
     else:
-        breaks = []
-        total, slope, last, previous = 1, stride[0], stride[0], shape[0]
-        for s, d in zip(shape[1:], stride[1:], strict=True):
-            total *= previous
-            weight = d - previous * last
-            if weight != 0:
-                if total == 1:
-                    slope = d
-                elif breaks and breaks[-1][0] == total:
-                    weight = breaks[-1][1] + weight
-                    if weight != 0:
-                        breaks[-1] = (total, weight)
-                    else:
-                        breaks.pop()
-                else:
-                    breaks.append((total, weight))
-            last, previous = d, s
-        steps = (slope, tuple(breaks))
+        steps = (stride, ())
     _set_steps(layout, steps)
     return steps
+
+
+def _steps_of_modes(shape: tuple[Any, ...], stride: tuple[Any, ...]) -> Steps:
+    breaks: list[tuple[int, Any]] = []
+    total, run = 1, 0  # the product of the extents so far; the stride with which they would continue
+    slope = stride[0]
+    for s, d in zip(shape, stride):  # noqa: B905 - of one form, and this loop is a good part of composing
+        if total == 1:
+            slope = d
+        elif d != run:
+            weight = d - run
+            if (
+                breaks and breaks[-1][0] == total
+            ):  # modes of extent 1 lie between: one break with the sum of the weights
+                weight = breaks.pop()[1] + weight
+            if weight != 0:
+                breaks.append((total, weight))
+        total *= s
+        run = s * d
+    return slope, tuple(breaks)
 
 
 def compose_flat(a: Layout, b: Layout) -> Layout:

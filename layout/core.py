@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .basis import E
 from .errors import LayoutError
 from .tuples import IntTuple, compact_strides, flatten_tuple, product, show, to_int, unwrap
-
-if TYPE_CHECKING:
-    import numpy
 
 
 def _clean_shape(shape: Any) -> IntTuple:
@@ -36,6 +33,19 @@ def _clean_stride(stride: Any) -> IntTuple:
     if isinstance(stride, (tuple, list)):
         return tuple([_clean_stride(element) for element in stride])
     return to_int(stride, "a stride")
+
+
+def _is_clean(shape: tuple[Any, ...], stride: tuple[Any, ...]) -> bool:
+    """Whether two tuples are a shape and its stride as they are: plain ints and tuples of one form, extents at least 1."""
+    if len(shape) != len(stride):
+        return False
+    for s, d in zip(shape, stride):  # noqa: B905 - checked above, and this loop is what building a layout costs
+        if type(s) is int:
+            if s < 1 or type(d) is not int:
+                return False
+        elif type(s) is not tuple or type(d) is not tuple or not _is_clean(s, d):
+            return False
+    return True
 
 
 def _same_form(shape: IntTuple, stride: IntTuple) -> bool:
@@ -68,6 +78,10 @@ class Layout:
     _steps: Any
 
     def __init__(self, shape: Any, stride: Any = None) -> None:
+        if type(shape) is tuple and type(stride) is tuple and _is_clean(shape, stride):
+            _set_shape(self, shape)
+            _set_stride(self, stride)
+            return
         shape = _clean_shape(shape)
         if stride is None:
             stride = compact_strides(shape)
@@ -122,7 +136,9 @@ class Layout:
         return len(self.shape) if type(self.shape) is tuple else 1
 
     def __iter__(self) -> Iterator[Layout]:
-        return iter([self[i] for i in range(len(self))])
+        if type(self.shape) is not tuple:
+            return iter((self,))
+        return map(make, self.shape, self.stride)
 
     def __getitem__(self, mode: Any) -> Layout:
         """Mode `mode` as a layout; a tuple goes down the hierarchy, a slice keeps several modes.
@@ -220,11 +236,13 @@ class Layout:
             return value
 
 
-_set_shape = Layout.shape.__set__  # type: ignore[attr-defined]
-_set_stride = Layout.stride.__set__  # type: ignore[attr-defined]
-_set_flat = Layout._flat.__set__  # type: ignore[attr-defined]
-_set_hash = Layout._hash.__set__  # type: ignore[attr-defined]
-_set_steps = Layout._steps.__set__  # type: ignore[attr-defined]
+# The slots' own setters, which the class itself refuses to outside users.
+_slots = vars(Layout)
+_set_shape = _slots["shape"].__set__
+_set_stride = _slots["stride"].__set__
+_set_flat = _slots["_flat"].__set__
+_set_hash = _slots["_hash"].__set__
+_set_steps = _slots["_steps"].__set__
 _new = object.__new__
 
 
@@ -299,7 +317,7 @@ def _slice(c: Any, shape: IntTuple, stride: IntTuple, layout: Layout) -> tuple[l
     return [], offset_of(c, shape, stride)
 
 
-def evaluate(layout: Layout, indices: Any) -> numpy.ndarray[Any, Any]:
+def evaluate(layout: Layout, indices: Any) -> Any:
     """The offsets at every index of an integer array, in an int64 array of the same shape.
 
     Raises LayoutError where an offset could pass 2**63, for numpy would wrap around silently.
@@ -327,7 +345,7 @@ def evaluate(layout: Layout, indices: Any) -> numpy.ndarray[Any, Any]:
     if bound >= 2**63 or high >= 2**63:
         raise LayoutError(f"offsets of {layout} may pass 2**63 here: evaluate it one index at a time")
     left = array.astype(np.int64)
-    result = np.zeros(array.shape, np.int64)
+    result: Any = np.zeros(array.shape, np.int64)
     for s, d in zip(shape[:-1], stride, strict=False):
         if s == 1:
             continue

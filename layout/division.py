@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .algebra import bundle, size
+from .complements import complement
 from .composition import compose_flat
 from .core import Layout, as_layout, make
 from .errors import LayoutError
-from .complements import complement
 from .swizzle import SwizzledLayout
-from .tuples import show, unwrap
+from .tuples import product, show, unwrap
 
 _ONE = make(1, 0)
 
@@ -40,12 +40,15 @@ def logical_divide(layout: Any, tiler: Any, pad: bool = False) -> Any:
         return bundle(by_mode(lambda m, t: logical_divide(m, t, pad), layout, tiler))
     if type(tiler) is not Layout:
         tiler = as_layout(tiler)
-    total = size(layout)
+    total = product(layout.shape)
     rest = complement(tiler, total)
-    filled = size(rest)
-    for s, d in zip(*tiler.flat, strict=True):
-        if d != 0:
-            filled *= s
+    filled = product(rest.shape)
+    if type(tiler.shape) is tuple:
+        for s, d in zip(*tiler.flat, strict=True):
+            if d != 0:
+                filled *= s
+    elif tiler.stride != 0:
+        filled *= tiler.shape
     whole = filled == total
     if not whole and not pad:
         raise LayoutError(
@@ -92,7 +95,8 @@ def by_mode(operation: Callable[[Layout, Any], Layout], layout: Layout, tiler: A
     modes = list(layout)
     if len(tiler) > len(modes):
         raise LayoutError(f"the tiler {show(tuple(tiler))} has {len(tiler)} modes, more than {layout} has")
-    modes[: len(tiler)] = [operation(m, t) for m, t in zip(modes, tiler, strict=False)]
+    for i, t in enumerate(tiler):
+        modes[i] = operation(modes[i], t)
     return modes
 
 

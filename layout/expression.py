@@ -357,7 +357,9 @@ def index_expression(layout: Any, *names: str, ranges: Mapping[str, Any] | None 
                 raise LayoutError(f"the range of {name} is empty: {given}")
         leaves, steps = flatten_tuple(shape), flatten_tuple(stride)
         shapes, strides = merge_modes(leaves, steps)
-        if leaves and leaves[-1] == 1 and (low != 0 or stop != product(shape)):  # the last mode is unbounded, even of extent 1
+        if (
+            leaves and leaves[-1] == 1 and (low != 0 or stop != product(shape))
+        ):  # the last mode is unbounded, even of extent 1
             if not shapes or steps[-1] != shapes[-1] * strides[-1]:
                 shapes.append(1)
                 strides.append(steps[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from .algebra import merge_modes, size
@@ -44,7 +45,9 @@ def right_inverse(layout: Any) -> Layout:
     before = 1
     for s, d in zip(*layout.flat, strict=True):
         if type(d) is not int:
-            raise LayoutError(f"right_inverse({layout}): offsets along the basis stride {d} are coordinates, not indices")
+            raise LayoutError(
+                f"right_inverse({layout}): offsets along the basis stride {d} are coordinates, not indices"
+            )
         if s != 1 and d != 0:
             modes.append((d, s, before))
         before *= s
@@ -71,7 +74,16 @@ def _largest_right_inverse(layout: Layout, domain: int, bound: int, best: tuple[
             f"right_inverse({layout}): its modes overlap; one of size {best[0]} is {_layout_of(best[1])}, but that none of up to "
             f"{bound} exists is not settled for more than {_SMALL} coordinates"
         )
-    offsets = [layout(i) for i in range(domain)]
+    return search_right_inverse([layout(i) for i in range(domain)], bound, best, f"right_inverse({layout})")
+
+
+def search_right_inverse(offsets: list[int], bound: int, best: tuple[int, Modes], what: str) -> Modes:
+    """The modes of the largest R with ``offsets[R(i)] == i``, of size at most `bound`; `best` is one that is known.
+
+    >>> search_right_inverse([0, 2, 1, 3], 4, (1, []), "right_inverse")
+    [(2, 2), (2, 1)]
+    """
+    domain = len(offsets)
     places: dict[int, list[int]] = {}
     for place, offset in enumerate(offsets):
         places.setdefault(offset, []).append(place)
@@ -99,7 +111,7 @@ def _largest_right_inverse(layout: Layout, domain: int, bound: int, best: tuple[
             if len(longer) > n:
                 options.append((step, longer))
         if nodes > _MOST_NODES:
-            raise LayoutError(f"right_inverse({layout}): the largest is not settled after {nodes} steps")
+            raise LayoutError(f"{what}: the largest is not settled after {nodes} steps")
         options.sort(key=lambda option: -len(option[1]))
         for step, longer in options:
             for m in range(len(longer) // n, 1, -1):
@@ -126,7 +138,9 @@ def left_inverse(layout: Any) -> Layout:
     before = 1
     for s, d in zip(*layout.flat, strict=True):
         if type(d) is not int:
-            raise LayoutError(f"left_inverse({layout}): offsets along the basis stride {d} are coordinates, not indices")
+            raise LayoutError(
+                f"left_inverse({layout}): offsets along the basis stride {d} are coordinates, not indices"
+            )
         if s != 1:
             modes.append((d, s, before))
         before *= s
@@ -174,9 +188,9 @@ def _first_bend(layout: Layout, last: int) -> int:
     if size(layout) > _SMALL:
         return last
     points = sorted([(x, i) for i in range(1, size(layout)) if (x := layout(i)) > 0])
-    for (x, i), (y, j) in zip(points, points[1:], strict=False):
+    for (x, i), (y, j) in pairwise(points):
         if i * y != j * x:
-            return min(last, y)
+            return min(last, int(y))
     return last
 
 

@@ -48,7 +48,7 @@ def compose(a: Any, b: Any) -> Any:
         modes[: len(b)] = [compose(m, t) for m, t in zip(modes, b, strict=False)]
         return bundle(modes)
     if type(b) is SwizzledLayout or type(b) is Swizzle:
-        from .linear import compose_through
+        from .swizzled import compose_through
 
         return compose_through(a, b)
     return compose_flat(a, as_layout(b))
@@ -56,7 +56,7 @@ def compose(a: Any, b: Any) -> Any:
 
 def _swizzle_first(a: Swizzle, b: Any) -> Any:
     if type(b) is Swizzle:
-        from .linear import compose_swizzles
+        from .swizzled import compose_swizzles
 
         return compose_swizzles(a, b)
     if type(b) is SwizzledLayout:

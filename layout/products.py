@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .algebra import bundle, cosize, shape_of, size
+from .complements import complement
 from .composition import compose_flat
 from .core import Layout, as_layout, make
 from .division import by_mode, unzip
 from .errors import LayoutError
-from .complements import complement
 from .swizzle import SwizzledLayout
 from .tuples import product, show, to_int
 

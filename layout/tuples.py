@@ -41,18 +41,15 @@ def flatten_tuple(t: IntTuple) -> tuple[Any, ...]:
     """
     if type(t) is not tuple:
         return (t,)
-    for element in t:
-        if type(element) is tuple:
-            break
-    else:
-        return t
     leaves: list[Any] = []
+    nested = False
     for element in t:
         if type(element) is tuple:
-            leaves.extend(flatten_tuple(element))
+            nested = True
+            leaves += flatten_tuple(element)
         else:
             leaves.append(element)
-    return tuple(leaves)
+    return tuple(leaves) if nested else t
 
 
 def unflatten_tuple(leaves: Iterable[Any], profile: IntTuple) -> IntTuple:

@@ -1,0 +1,175 @@
+"""Composition with swizzles, decided over F2, and the exact span of swizzled layouts."""
+
+from __future__ import annotations
+
+from itertools import product as cartesian
+from math import gcd, prod
+from typing import Any
+
+from .composition import compose_flat
+from .core import Layout, make
+from .errors import LayoutError
+from .linear import LinearLayout
+from .swizzle import Swizzle, SwizzledLayout
+from .tuples import flatten_tuple, unflatten_tuple, unwrap
+
+_MOST_POINTS = 1 << 20
+
+
+def layout_from_bases(linear: LinearLayout, shape: Any = None) -> Layout | SwizzledLayout:
+    """See `LinearLayout.to_layout`.
+
+    >>> layout_from_bases(LinearLayout([1, 2, 4, 9, 18, 36]), (8, 8))
+    SwizzledLayout(Swizzle(3, 0, 3), 0, Layout((8, 8), (1, 8)))
+    """
+    if shape is None:
+        shape = 1 << linear.inputs
+    leaves = flatten_tuple(shape)
+    if prod(leaves) != 1 << linear.inputs or any(s & (s - 1) for s in leaves):
+        raise LayoutError(f"the shape {shape} does not have powers of two for {linear.inputs} input bits")
+    for swizzle in _swizzles(linear.outputs):
+        bases = [swizzle(b) for b in linear.bases]
+        offset = swizzle(linear.constant)
+        used = offset
+        for base in bases:
+            if base & used:
+                break
+            used |= base
+        else:
+            layout = _assemble(bases, leaves, shape)
+            return layout if swizzle.bits == 0 and offset == 0 else SwizzledLayout(swizzle, offset, layout)
+    raise LayoutError(f"{linear} is no layout behind a single swizzle")
+
+
+def _swizzles(bits: int) -> Any:
+    yield Swizzle(0, 0, 0)
+    for count in range(1, bits // 2 + 1):
+        for shift in range(count, bits - count + 1):
+            for base in range(bits - count - shift + 1):
+                yield Swizzle(count, base, shift)
+                yield Swizzle(count, base, -shift)
+
+
+def _assemble(bases: list[int], leaves: tuple[int, ...], shape: Any) -> Layout:
+    shapes: list[Any] = []
+    strides: list[Any] = []
+    taken = 0
+    for s in leaves:
+        bits = s.bit_length() - 1
+        modes: list[list[int]] = []
+        for base in bases[taken : taken + bits]:
+            if modes and base == modes[-1][0] * modes[-1][1]:
+                modes[-1][0] *= 2
+            else:
+                modes.append([2, base])
+        taken += bits
+        shapes.append(unwrap([n for n, _ in modes]) if modes else 1)
+        strides.append(unwrap([d for _, d in modes]) if modes else 0)
+    return make(unflatten_tuple(shapes, shape), unflatten_tuple(strides, shape))
+
+
+def compose_swizzles(a: Swizzle, b: Swizzle) -> Swizzle:
+    """The swizzle that does b and then a; LayoutError where no single swizzle does.
+
+    >>> compose_swizzles(Swizzle(3, 4, 3), Swizzle(3, 4, 3)), compose_swizzles(Swizzle(1, 0, 3), Swizzle(1, 1, 3))
+    (Swizzle(0, 0, 0), Swizzle(2, 0, 3))
+    """
+    bits = max([s.base + s.bits + abs(s.shift) for s in (a, b)])
+    moved = [(j, a(b(1 << j)) ^ (1 << j)) for j in range(bits)]
+    moved = [(j, change) for j, change in moved if change]
+    if not moved:
+        return Swizzle(0, 0, 0)
+    first, change = moved[0]
+    target = change.bit_length() - 1
+    if len({j - first for j, _ in moved}) == len(moved) and abs(first - target) >= len(moved):
+        result = Swizzle(len(moved), min(first, target), first - target)
+        if all(result(1 << j) == a(b(1 << j)) for j in range(bits)):
+            return result
+    raise LayoutError(
+        f"compose({a}, {b}): no single swizzle does both; LinearLayout.of(a).compose(b) is their linear map"
+    )
+
+
+def compose_through(a: Layout, b: Any) -> Layout | SwizzledLayout:
+    """The layout or swizzled layout that reads the swizzle or swizzled layout b first and then the layout a.
+
+    Where the swizzle changes nothing on the offsets of b this is plain composition; otherwise a and b must be linear over
+    F2, and what they do together must be a layout behind one swizzle. LayoutError where it is not.
+
+    >>> print(compose_through(Layout((8, 8), (1, 8)), Swizzle(3, 0, 3)))
+    S<3,0,3> o 64:1
+    >>> print(compose_through(Layout((8, 8), (8, 1)), SwizzledLayout(Swizzle(3, 0, 3), 0, Layout((8, 8)))))
+    S<3,0,-3> o (8,8):(8,1)
+    """
+    if type(b) is Swizzle:
+        b = SwizzledLayout(b, 0, Layout(prod(a.flat[0])))
+    low, high = plain_span(b.layout, b.offset)
+    swizzle = b.swizzle
+    if swizzle.bits == 0 or (low >= 0 and high < swizzle.source_mask & -swizzle.source_mask):
+        if b.offset == 0:
+            return compose_flat(a, b.layout)
+        raise LayoutError(f"compose({a}, {b}): the offset {b.offset} has no place in a layout")
+    try:
+        outer, inner = LinearLayout.of(a), LinearLayout.of(b)
+        return outer.compose(inner).to_layout(b.layout.shape)
+    except LayoutError as error:
+        raise LayoutError(
+            f"compose({a}, {b}): no layout behind one swizzle is known to represent it: {error}"
+        ) from None
+
+
+def plain_span(layout: Layout, offset: int = 0) -> tuple[int, int]:
+    """The smallest and the largest offset of a layout, moved by `offset`.
+
+    >>> plain_span(Layout((4, 8), (-1, 4)))
+    (-3, 28)
+    """
+    low = high = offset
+    for s, d in zip(*layout.flat, strict=True):
+        if d < 0:
+            low += (s - 1) * d
+        else:
+            high += (s - 1) * d
+    return low, high
+
+
+def swizzled_span(layout: SwizzledLayout) -> tuple[int, int]:
+    """The smallest and the largest offset of a swizzled layout.
+
+    Steps by multiples of the swizzle's period add to the offset as they do without it; only what is left is visited.
+
+    >>> swizzled_span(SwizzledLayout(Swizzle(1, 0, 2), 0, Layout((2, 2), (1, 4))))
+    (0, 5)
+    >>> swizzled_span(SwizzledLayout(Swizzle(3, 4, 3), 0, Layout(2**60)))
+    (0, 1152921504606846975)
+    """
+    swizzle = layout.swizzle
+    if swizzle.bits == 0:
+        return plain_span(layout.layout, layout.offset)
+    period = 1 << (swizzle.base + swizzle.bits + abs(swizzle.shift))
+    low = high = 0
+    inside: list[tuple[int, int]] = []
+    for s, d in zip(*layout.layout.flat, strict=True):
+        if d == 0 or s == 1:
+            continue
+        repeat = period // gcd(period, d)  # d * repeat is a multiple of the period
+        if s % repeat == 0:
+            outer, s = s // repeat, repeat
+            low += min(0, (outer - 1) * d * repeat)
+            high += max(0, (outer - 1) * d * repeat)
+        if s > 1:
+            inside.append((s, d))
+    try:
+        linear = LinearLayout.of(SwizzledLayout(swizzle, layout.offset, Layout(*zip(*inside, strict=True))))
+    except (LayoutError, TypeError):
+        if prod([s for s, _ in inside]) > _MOST_POINTS:
+            raise LayoutError(f"the span of {layout} is not settled for more than {_MOST_POINTS} coordinates") from None
+        points = cartesian(*[range(0, s * d, d) for s, d in inside])
+        offsets = [swizzle(layout.offset + sum(point)) for point in points]
+        return low + min(offsets), high + max(offsets)
+    from .linear import eliminate
+
+    least = most = linear.constant
+    for _, vector, _ in sorted(eliminate(linear.bases)[0], reverse=True):
+        least, most = min(least, least ^ vector), max(most, most ^ vector)
+    return low + least, high + most
