@@ -40,19 +40,22 @@ _PENDING_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One operation on a barrier: what, in which phase, by whom and where, and the counts it left."""
+    """One operation on a barrier: what, in which phase, by whom and where, and the counts it left.
+
+    ``who`` and ``where`` are anything that prints; empty strings are left out.
+    """
 
     operation: str
     amount: int
     phase: int
-    who: str
-    where: str
+    who: object
+    where: object
     pending: int
     tx: int
 
     def __str__(self) -> str:
-        by = " ".join(part for part in (self.who and f"by {self.who}", self.where and f"at {self.where}") if part)
-        return f"phase {self.phase}: {self.operation} {self.amount} {by} -> {self.pending} pending, {self.tx} bytes due"
+        by = "".join(f" {word} {text}" for word, text in (("by", self.who), ("at", self.where)) if text)
+        return f"phase {self.phase}: {self.operation} {self.amount}{by} -> {self.pending} pending, {self.tx} bytes due"
 
 
 def token_pending(token: int) -> int:
@@ -89,7 +92,7 @@ class Mbarrier:
         self.phase = 0
         self.history: deque[Arrival] = deque(maxlen=_HISTORY)
 
-    def init(self, count: int, where: str = "", who: str = "") -> None:
+    def init(self, count: int, where: object = "", who: object = "") -> None:
         """Starts phase 0 with ``count`` arrivals expected, 1 to 2^20 - 1."""
         if self.live:
             self._fail(f"initialised again at {where or 'an unknown place'} while it lives; mbarrier.inval it first")
@@ -102,7 +105,7 @@ class Mbarrier:
         self.tx = self.phase = 0
         self._note("init", count, who, where)
 
-    def invalidate(self, where: str = "", who: str = "") -> None:
+    def invalidate(self, where: object = "", who: object = "") -> None:
         """Ends the barrier's life. A phase with bytes in flight cannot be ended: they would land on freed memory."""
         self._check_live("invalidated")
         if self.tx:
@@ -110,7 +113,7 @@ class Mbarrier:
         self.live = False
 
     def arrive(
-        self, count: int = 1, where: str = "", who: str = "", drop: bool = False, no_complete: bool = False
+        self, count: int = 1, where: object = "", who: object = "", drop: bool = False, no_complete: bool = False
     ) -> int:
         """Takes ``count`` arrivals off the phase. Returns the token: the phase, and what was pending before.
 
@@ -133,7 +136,7 @@ class Mbarrier:
             self._fail(f"arrive.noComplete by {who or 'a thread'} completed phase {self.phase - 1}")
         return token
 
-    def expect_tx(self, size: int, where: str = "", who: str = "") -> None:
+    def expect_tx(self, size: int, where: object = "", who: object = "") -> None:
         """Adds ``size`` bytes to what the phase waits for."""
         self._check_live("expect_tx on")
         if not 0 <= size <= MAX_TX or self.tx + size > MAX_TX:
@@ -142,7 +145,7 @@ class Mbarrier:
         self._note("expect_tx", size, who, where)
         self._advance()
 
-    def arrive_expect_tx(self, size: int, count: int = 1, where: str = "", who: str = "") -> int:
+    def arrive_expect_tx(self, size: int, count: int = 1, where: object = "", who: object = "") -> int:
         """mbarrier.arrive.expect_tx: the bytes first, then the arrival. Returns the token.
 
         >>> barrier = Mbarrier(0)
@@ -158,7 +161,7 @@ class Mbarrier:
             self._note("expect_tx", size, who, where)
         return self.arrive(count, where, who)
 
-    def complete_tx(self, size: int, where: str = "", who: str = "") -> bool:
+    def complete_tx(self, size: int, where: object = "", who: object = "") -> bool:
         """``size`` bytes have landed. Returns whether that completed the phase.
 
         Bytes may land before they are expected (the count is then negative for a while), but the phase stays open.
@@ -224,7 +227,7 @@ class Mbarrier:
             f"{self.pending} of {self.expected} arrivals and {self.tx} bytes"
         )
 
-    def _note(self, operation: str, amount: int, who: str, where: str) -> None:
+    def _note(self, operation: str, amount: int, who: object, where: object) -> None:
         self.history.append(Arrival(operation, amount, self.phase, who, where, self.pending, self.tx))
 
     def _check_live(self, verb: str) -> None:

@@ -1,0 +1,261 @@
+"""Shadow memory: who last wrote and read every byte, and whether a new access is ordered after them. Knows no PTX.
+
+    shadow = Shadow(base, size)                           one for a block's shared memory, or for an array in global memory
+    actor = Actor(agent, epoch, clock)                    who accesses, at which of its epochs, and what it knows has happened
+    conflicts = shadow.write(actor, ranges, where)        ranges: [low, high) pairs of addresses; [] if all is in order
+    conflicts = shadow.read(actor, ranges, where)
+    conflicts = shadow.write_lanes(actor, addresses, size, where, mask)     the same for scattered lanes
+    conflicts = shadow.read_lanes(actor, addresses, size, where, mask)
+    conflicts = shadow.write_rows(actor, starts, length, where)             and for rows of a box
+
+Agents are small integers: whatever executes on its own, such as a warp, the copies of one mbarrier, the wgmmas of a
+warpgroup, a bulk group. ``clock[b]`` is the latest epoch of agent b that happened before this access; an earlier access
+of b at epoch e is ordered before it exactly if e <= clock[b]. That holds for the agent itself too: a warp, which runs in
+order, passes ``epoch == clock[agent]``; an asynchronous agent passes as ``clock[agent]`` the epoch up to which its
+operations are known to be complete, so that two overlapping copies on one barrier are seen. A proxy fence is a matter of
+the clock: what a warp wrote before the fence is in the clock that its later asynchronous operations carry, and not before.
+
+A write conflicts with every access that is not ordered before it, a read with every such write. Kept are, for each
+granule, the last write, and the last read of each agent: enough to find a race whenever there is one with the last
+write or with a read since. Granules start at 16 bytes and split by themselves when an access is smaller or not aligned,
+so that neighbours in one granule are never taken for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Actor", "Conflict", "Shadow"]
+
+COARSEST = 16
+Kind = Literal["write after write", "write after read", "read after write"]
+_Place = slice | NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who accesses memory: its number, its epoch (at least 1), and the epochs of all agents that it is ordered after.
+
+    ``clock`` needs an entry for every agent that ever accessed the memory.
+    """
+
+    agent: int
+    epoch: int
+    clock: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two accesses that nothing orders; the first of the bytes at ``low`` .. ``high`` - 1 (one granule).
+
+    ``count`` is the number of granules concerned, ``where`` and ``other_where`` are what the callers passed.
+    """
+
+    kind: Kind
+    low: int
+    high: int
+    count: int
+    agent: int
+    where: int
+    other_agent: int
+    other_epoch: int
+    other_where: int
+
+
+class _Reads:
+    """The last read of one agent at every granule: epoch (0: none) and place."""
+
+    __slots__ = ("epoch", "where")
+
+    def __init__(self, granules: int) -> None:
+        self.epoch = np.zeros(granules, np.uint32)
+        self.where = np.zeros(granules, np.int32)
+
+
+class Shadow:
+    """The accesses to the addresses [base, base + size).
+
+    >>> shadow = Shadow(0, 1024)
+    >>> producer, consumer = (lambda *seen: Actor(0, 1, np.array(seen, np.uint32))), np.array([0, 1], np.uint32)
+    >>> shadow.write(producer(1, 0), [(0, 128)], where=40)
+    []
+    >>> found = shadow.read(Actor(1, 1, consumer), [(64, 80)], where=80)
+    >>> found[0].kind, found[0].other_agent, found[0].other_where, hex(found[0].low)
+    ('read after write', 0, 40, '0x40')
+    >>> shadow.read(Actor(1, 1, np.array([1, 1], np.uint32)), [(64, 80)], where=80)
+    []
+    """
+
+    def __init__(self, base: int, size: int, granule: int = COARSEST) -> None:
+        if granule not in (1, 2, 4, 8, 16) or base % granule:
+            raise ValueError(f"granule {granule} at {base:#x}: 1, 2, 4, 8 or 16 bytes, and the base a multiple of it")
+        self.base = base
+        self.size = size
+        self.granule = granule
+        count = -(-size // granule)
+        # Agents are kept as intp: they index the clock, and numpy would otherwise convert them at every access.
+        self._agent: NDArray[np.intp] = np.zeros(count, np.intp)
+        self._epoch: NDArray[np.uint32] = np.zeros(count, np.uint32)
+        self._where: NDArray[np.int32] = np.zeros(count, np.int32)
+        self._reads: dict[int, _Reads] = {}
+
+    def read(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
+        """Notes a read of ranges of addresses; returns its conflicts, at most one for each range."""
+        found: list[Conflict] = []
+        for place in self._slices(ranges):
+            self._read(actor, place, where, found)
+        return found
+
+    def write(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
+        """Notes a write of ranges of addresses; returns its conflicts, at most one for each range and agent."""
+        found: list[Conflict] = []
+        for place in self._slices(ranges):
+            self._write(actor, place, where, found)
+        return found
+
+    def read_lanes(
+        self, actor: Actor, addresses: NDArray[Any], size: int, where: int, mask: NDArray[np.bool_] | None = None
+    ) -> list[Conflict]:
+        """Notes a read of ``size`` bytes at the address of each active lane."""
+        found: list[Conflict] = []
+        place = self._lanes(addresses, size, mask)
+        if place.size:
+            self._read(actor, place, where, found)
+        return found
+
+    def write_lanes(
+        self, actor: Actor, addresses: NDArray[Any], size: int, where: int, mask: NDArray[np.bool_] | None = None
+    ) -> list[Conflict]:
+        """Notes a write of ``size`` bytes at the address of each active lane."""
+        found: list[Conflict] = []
+        place = self._lanes(addresses, size, mask)
+        if place.size:
+            self._write(actor, place, where, found)
+        return found
+
+    def read_rows(self, actor: Actor, starts: NDArray[np.int64], length: int, where: int) -> list[Conflict]:
+        """Notes a read of ``length`` bytes at each start: the rows of a tensor copy."""
+        return self.read_lanes(actor, starts, length, where)
+
+    def write_rows(self, actor: Actor, starts: NDArray[np.int64], length: int, where: int) -> list[Conflict]:
+        """Notes a write of ``length`` bytes at each start: the rows of a tensor copy."""
+        return self.write_lanes(actor, starts, length, where)
+
+    def forget(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Takes all accesses to these addresses as ordered before everything to come (memory handed over anew)."""
+        for place in self._slices(ranges):
+            self._epoch[place] = 0
+            for reads in self._reads.values():
+                reads.epoch[place] = 0
+
+    def _read(self, actor: Actor, place: _Place, where: int, found: list[Conflict]) -> None:
+        self._after_write(actor, place, where, "read after write", found)
+        reads = self._reads.get(actor.agent)
+        if reads is None:
+            reads = self._reads[actor.agent] = _Reads(self._epoch.size)
+        reads.epoch[place] = actor.epoch
+        reads.where[place] = where
+
+    def _write(self, actor: Actor, place: _Place, where: int, found: list[Conflict]) -> None:
+        self._after_write(actor, place, where, "write after write", found)
+        clock = actor.clock
+        for agent, reads in self._reads.items():
+            epochs = reads.epoch[place]
+            if int(np.maximum.reduce(epochs)) > int(clock[agent]):
+                late = epochs > clock[agent]
+                first = self._first(place, late)
+                found.append(
+                    self._conflict("write after read", first, late, actor, where, agent, reads.epoch, reads.where)
+                )
+        self._agent[place] = actor.agent
+        self._epoch[place] = actor.epoch
+        self._where[place] = where
+
+    def _after_write(self, actor: Actor, place: _Place, where: int, kind: Kind, found: list[Conflict]) -> None:
+        epochs = self._epoch[place]
+        try:
+            late = epochs > actor.clock.take(self._agent[place])
+        except IndexError:
+            last = int(self._agent[place].max())
+            raise ValueError(
+                f"a clock of {actor.clock.size} agents, but agent {last} has accessed this memory"
+            ) from None
+        if not late.any():
+            return
+        first = self._first(place, late)
+        other = int(self._agent[first])
+        found.append(self._conflict(kind, first, late, actor, where, other, self._epoch, self._where))
+
+    def _conflict(
+        self,
+        kind: Kind,
+        first: int,
+        late: NDArray[np.bool_],
+        actor: Actor,
+        where: int,
+        other: int,
+        epochs: NDArray[np.uint32],
+        places: NDArray[np.int32],
+    ) -> Conflict:
+        low = self.base + first * self.granule
+        high = min(low + self.granule, self.base + self.size)
+        count = int(np.count_nonzero(late))
+        return Conflict(kind, low, high, count, actor.agent, where, other, int(epochs[first]), int(places[first]))
+
+    @staticmethod
+    def _first(place: _Place, late: NDArray[np.bool_]) -> int:
+        """The lowest granule of a place for which ``late`` holds."""
+        if isinstance(place, slice):
+            return int(place.start) + int(late.argmax())
+        return int(place[late].min())
+
+    def _slices(self, ranges: Iterable[tuple[int, int]]) -> list[slice]:
+        pairs = [(low - self.base, high - self.base) for low, high in ranges if low < high]
+        if not pairs:
+            return []
+        self._inside(min(low for low, _ in pairs), max(high for _, high in pairs))
+        bits = 0
+        for low, high in pairs:
+            bits |= low | (high if high != self.size else 0)
+        self._refine(bits)
+        granule = self.granule
+        return [slice(low // granule, -(-high // granule)) for low, high in pairs]
+
+    def _lanes(self, addresses: NDArray[Any], size: int, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+        offsets = addresses.astype(np.int64) - self.base
+        if mask is not None:
+            offsets = offsets[mask]
+        if not offsets.size or not size:
+            return np.zeros(0, np.intp)
+        self._inside(int(offsets.min()), int(offsets.max()) + size)
+        self._refine(int(np.bitwise_or.reduce(offsets)) | size)
+        first = offsets // self.granule
+        if size == self.granule:
+            return first.astype(np.intp)
+        return (first[:, None] + np.arange(size // self.granule)).reshape(-1).astype(np.intp)
+
+    def _inside(self, low: int, high: int) -> None:
+        if low < 0 or high > self.size:
+            raise ValueError(
+                f"addresses {low + self.base:#x}..{high + self.base - 1:#x} are outside this shadow "
+                f"({self.base:#x}..{self.base + self.size - 1:#x})"
+            )
+
+    def _refine(self, bits: int) -> None:
+        """Splits granules until they are no larger than the lowest set bit of ``bits``."""
+        if not bits & (self.granule - 1):
+            return
+        wanted = bits & -bits
+        times = self.granule // wanted
+        self.granule = wanted
+        self._agent = np.repeat(self._agent, times)
+        self._epoch = np.repeat(self._epoch, times)
+        self._where = np.repeat(self._where, times)
+        for reads in self._reads.values():
+            reads.epoch = np.repeat(reads.epoch, times)
+            reads.where = np.repeat(reads.where, times)
