@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stridewright.codegen.check import Check
+    from stridewright.codegen.emulator import BankConflicts
     from stridewright.codegen.gemm import Gemm
 
 _WARM_UP, _TIMED = 3, 20
@@ -30,7 +32,7 @@ class Run:
     unchecked: str = ""
     fault: str = ""
     races: list[Any] = field(default_factory=list)
-    conflicts: list[Any] = field(default_factory=list)
+    conflicts: list[BankConflicts] = field(default_factory=list)
     instructions: int | None = None
     tflops: float | None = None
     exact: bool | None = None
@@ -68,7 +70,7 @@ class Run:
             "bit_exact": self.exact,
             "fault": self.fault or None,
             "races": self.races,
-            "bank_conflicts": self.conflicts,
+            "bank_conflicts": [conflict_record(record) for record in self.conflicts],
             "instructions": self.instructions,
             "tflops": self.tflops,
             **_resources(self.gemm),
@@ -184,7 +186,10 @@ def _emulate(done: Run, a: Any, b: Any) -> Any:
         return None
     done.races = list(result.races)
     done.conflicts = list(result.conflicts)
-    done.instructions = getattr(result, "instructions", None)
+    done.instructions = result.result.instructions
+    # Reading and translating the PTX is the emulator's compiling, told apart from running.
+    done.seconds["translate"] = result.result.translate_seconds
+    done.seconds["run"] = result.result.seconds
     return result.d
 
 
@@ -207,6 +212,19 @@ def _launch(done: Run, a: Any, b: Any) -> Any:
     done.seconds["run"] = float(cupy.cuda.get_elapsed_time(begin, end)) / 1e3 / _TIMED
     done.tflops = 2 * done.gemm.m * done.gemm.n * done.gemm.k / done.seconds["run"] / 1e12
     return d
+
+
+def conflict_record(record: BankConflicts) -> dict[str, Any]:
+    """One instruction's bank conflicts as an object: the record's own fields, its ratio and its conflicts."""
+    return {**dataclasses.asdict(record), "ratio": record.ratio, "conflicts": record.conflicts}
+
+
+def conflict_text(record: BankConflicts) -> str:
+    """One instruction's bank conflicts in a line."""
+    place = f"{record.file}:{record.line} (PTX line {record.ptx_line})"
+    return (
+        f"{place}: {record.kind} of {record.bytes} bytes, {record.wavefronts} wavefronts where {record.ideal} would do"
+    )
 
 
 def show(run: Run, reason: str, out: Console) -> None:
@@ -257,7 +275,7 @@ def show(run: Run, reason: str, out: Console) -> None:
 
 
 def _show_conflicts(run: Run, line: Callable[[str, str], None]) -> None:
-    conflicting = [record for record in run.conflicts if getattr(record, "ratio", 0) > 1]
+    conflicting = [record for record in run.conflicts if record.conflicts]
     if not run.conflicts:
         line("bank conflicts", "no shared-memory access was counted")
     elif not conflicting:
@@ -265,4 +283,4 @@ def _show_conflicts(run: Run, line: Callable[[str, str], None]) -> None:
     else:
         line("bank conflicts", f"in {len(conflicting)} of {len(run.conflicts)} accesses of the source")
         for record in conflicting[:8]:
-            line("", str(record))
+            line("", conflict_text(record))

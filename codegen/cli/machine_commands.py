@@ -143,6 +143,8 @@ def emulate(
 
     from stridewright.codegen.emulator import emulate_ptx
 
+    from .gemm_run import conflict_record, conflict_text
+
     name = kernel or _only_kernel(ptx)
     values = [parse_argument(text, seed) for text in arguments or []]
     sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
@@ -153,17 +155,20 @@ def emulate(
     if save is not None:
         np.savez(save, allow_pickle=False, **arrays)
     races = list(result.races)
+    conflicts = [record for record in result.bank_conflicts if record.conflicts]
     if as_json:
         shown = {array: plain(value.ravel()[:_SHOWN_VALUES].astype(float)) for array, value in arrays.items()}
         facts = {"kernel": name, "instructions": result.instructions, "seconds": seconds, "races": races}
-        print_json({**facts, "bank_conflicts": result.bank_conflicts, "first_values": shown})
+        counted = [conflict_record(record) for record in result.bank_conflicts]
+        print_json({**facts, "bank_conflicts": counted, "first_values": shown})
     else:
         out = console()
         out.print(f"{name}: {result.instructions} instructions in {seconds:.2f} s, {len(races)} races", markup=False)
         for race in races:
             out.print(f"  race: {race}", markup=False)
-        for conflict in result.bank_conflicts:
-            out.print(f"  {conflict}", markup=False)
+        out.print(f"  bank conflicts: {len(conflicts) or 'none'}", markup=False)
+        for record in conflicts:
+            out.print(f"  {conflict_text(record)}", markup=False)
         for array, value in arrays.items():
             shown_values = ", ".join(str(item) for item in value.ravel()[:_SHOWN_VALUES])
             out.print(f"  {array} {value.dtype} {value.shape}: {shown_values}, ...", markup=False)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ from typer.testing import CliRunner
 
 from stridewright.codegen import launch
 from stridewright.codegen.cli import app, gemm_commands
-from stridewright.codegen.emulator import DeadlockError, EmulationError, UnsupportedInstruction
+from stridewright.codegen.emulator import BankConflicts, DeadlockError, EmulationError, UnsupportedInstruction
 from stridewright.kernels.config import GemmConfig, Problem
 
 
@@ -33,12 +32,7 @@ def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """What the emulator records of one source line."""
-
-    line: int
-    ratio: float
+CONFLICT = BankConflicts("gemm.cu", 12, 340, "st.shared", 16, 4, 32, 16)
 
 
 class FakeGemm:
@@ -57,7 +51,8 @@ class FakeGemm:
             raise self.raises
         d = (a.astype(np.float64) @ b.astype(np.float64).T).astype(a.dtype)
         d[3, 5] = d[3, 5] + d.dtype.type(self.wrong)
-        return SimpleNamespace(d=d, races=self.races, conflicts=(Conflict(12, 2.0),), timeline=None)
+        whole = SimpleNamespace(instructions=1000, seconds=0.25, translate_seconds=0.125)
+        return SimpleNamespace(d=d, races=self.races, conflicts=(CONFLICT,), timeline=None, result=whole)
 
     def explain(self) -> str:
         return "because"
@@ -82,7 +77,9 @@ def test_right_result_is_status_0(monkeypatch: pytest.MonkeyPatch) -> None:
     assert promised | {"bank_conflicts", "tflops"} <= set(report)
     assert {"generate", "compile", "run"} <= set(report["seconds"])
     assert (report["arch"], report["on"], report["tflops"]) == ("sm_90a", "emulator", None)
-    assert report["bank_conflicts"] == [{"line": 12, "ratio": 2.0}]
+    (conflict,) = report["bank_conflicts"]
+    assert (conflict["line"], conflict["ratio"], conflict["conflicts"]) == (12, 2.0, 16)
+    assert (report["instructions"], report["seconds"]["run"], report["seconds"]["translate"]) == (1000, 0.25, 0.125)
     assert report["config"]["tile"] == {"m": 128, "n": 256, "k": 64}
 
 
