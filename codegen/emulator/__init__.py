@@ -1,0 +1,31 @@
+"""Executes the PTX of Hopper kernels on a model of the chip, with no GPU, and checks it while it runs.
+
+    emulate_ptx(ptx, kernel, grid, block, args, cluster, shared, seed, strict, numerics) -> EmulationResult
+
+How it is made: `ptx` reads the text; `translate` writes one Python function for each basic block, with the instruction tables `isa_*`;
+`gang` holds threads that execute together; `scheduler` runs gangs in turn; `ops_*` do what instructions do, on the parts of the machine
+(`memory`, `mbarrier`, `tensor_copy`, `matrix` ..), which know no PTX. `races`, `banks` and `deadlock` watch, `report` has the results.
+An instruction is added by one function in an isa_* table, and a test.
+"""
+
+from __future__ import annotations
+
+from .errors import DeadlockError, EmulationError, ParseError, SourcePlace, UnsupportedInstruction
+from .launch import TensorMapArgument, emulate_ptx
+from .report import Access, BankConflicts, EmulationResult, Race
+from .translate import kernels_of
+
+__all__ = [
+    "Access",
+    "BankConflicts",
+    "DeadlockError",
+    "EmulationError",
+    "EmulationResult",
+    "ParseError",
+    "Race",
+    "SourcePlace",
+    "TensorMapArgument",
+    "UnsupportedInstruction",
+    "emulate_ptx",
+    "kernels_of",
+]

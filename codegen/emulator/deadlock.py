@@ -1,0 +1,72 @@
+"""Says who waits for what when nobody can go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .cta import Cluster, NamedBarrier
+from .errors import DeadlockError
+from .ops_barrier import Waiting
+
+if TYPE_CHECKING:
+    from .gang import Gang
+    from .scheduler import Machine
+
+_MANY = 24
+
+
+def _place(g: Gang) -> str:
+    return str(g.program.places[g.at])
+
+
+def _wait_text(g: Gang) -> tuple[str, list[str]]:
+    """What one gang waits for, and the history of it."""
+    waiting: Any = g.waiting
+    history: list[str] = []
+    if isinstance(waiting, Waiting):
+        texts = []
+        for barrier, value, by_parity, phase in waiting.targets:
+            what = f"parity {value}" if by_parity else f"the phase of token {value:#x}"
+            missed = f" (it waits since phase {phase})" if phase != barrier.phase else ""
+            slot = f"in block {barrier.cta.ctaid}: " if barrier.cta is not g.cta else ""
+            texts.append(f"{what} of {slot}{barrier.describe()}{missed}")
+            last = list(barrier.history)[-6:]
+            history.extend(f"mbarrier {barrier.address:#x} of block {barrier.cta.ctaid}: {arrival}" for arrival in last)
+        return " and ".join(texts), history
+    if isinstance(waiting, NamedBarrier):
+        needed = waiting.expected or 32 * g.cta.alive_warps
+        who = ", ".join(sorted({f"warp {warp} at {g.program.places[at]}" for warp, _, at in waiting.arrivers}))
+        return f"named barrier {waiting.number}: {waiting.arrived} of {needed} threads have arrived ({who})", history
+    if isinstance(waiting, Cluster):
+        missing = [cta for cta in waiting.ctas if bool((cta.alive & (cta.cluster_token < waiting.phase)).any())]
+        return f"the cluster barrier, phase {waiting.phase}: blocks {[cta.ctaid for cta in missing]} have not all arrived", history
+    if g.open:
+        return f"{g.open} parts of itself that a branch divided", history
+    return str(waiting or "its turn"), history
+
+
+def deadlock_error(machine: Machine, polling: bool = False) -> DeadlockError:
+    """The report. `polling`: threads still run, but only poll, and nothing has happened for long."""
+    waits: list[str] = []
+    history: list[str] = []
+    seen: set[str] = set()
+    for g in machine.gangs:
+        if g.open:
+            continue
+        text, past = _wait_text(g)
+        if g.waiting is None and polling:
+            text = "something that it polls in a loop"
+        waits.append(f"{g.who()} waits at {_place(g)} for {text}")
+        for line in past:
+            if line not in seen:
+                seen.add(line)
+                history.append(line)
+    head = "deadlock: no thread can go on" if not polling else "deadlock: threads poll, but nothing has happened for long"
+    lines = [head, *(f"  {wait}" for wait in waits[:_MANY])]
+    if len(waits) > _MANY:
+        lines.append(f"  and {len(waits) - _MANY} more")
+    if history:
+        lines += ["last operations on these barriers:", *(f"  {line}" for line in history[:_MANY])]
+    if machine.next_cluster < machine.clusters:
+        lines.append(f"  ({machine.clusters - machine.next_cluster} clusters of the grid have not started: {machine.resident} blocks are resident)")
+    return DeadlockError("\n".join(lines), tuple(waits), tuple(history))

@@ -1,0 +1,292 @@
+"""A gang: threads of one block that execute together, with one register list and one place in the program.
+
+A gang starts as a warpgroup (or a whole block, if the kernel has no warpgroup instructions). Where a branch divides it, each side goes on as a
+child gang with its own copy of the list until the branch's immediate post-dominator, where the parent takes their registers
+together again. Arrays always span all threads of the first gang; `mask` tells which of them this one executes (None: all).
+A child of one thread holds plain ints, so a thread elected to run a loop costs what a scalar program costs.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .accumulators import Fragment
+from .errors import EmulationError
+from .values import Value, select
+
+if TYPE_CHECKING:
+    from .cta import Cta
+    from .translate import Program
+
+EXIT = -1
+PARK = -2
+SPLIT = -3
+YIELD = -4
+"""What a block's function returns instead of the next block: done, wait for an event, divided, let others run first."""
+
+
+class Gang:
+    """Threads `base .. base + width - 1` of a block, of which `mask` execute."""
+
+    __slots__ = (
+        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "instructions", "join", "laneid", "local", "mask",
+        "open", "parameters", "parent", "pc", "program", "registers", "spins", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
+        "warps_cache", "width",
+    )  # fmt: skip
+
+    def __init__(self, program: Program, cta: Cta, base: int, width: int) -> None:
+        self.program = program
+        self.cta = cta
+        self.base = base
+        self.width = width
+        self.mask: Any = None
+        self.registers: list[Any] = program.fresh_registers()
+        self.pc = 0
+        self.stop = EXIT
+        self.at = 0
+        self.carry: Value = 0
+        self.parameters: dict[tuple[str, int], Value] = {}
+        self.parent: Gang | None = None
+        self.children: list[Gang] = []
+        self.arrived: list[Gang] = []
+        self.open = 0
+        self.join = EXIT
+        self.direct = False
+        self.collapsed: dict[int, Value] = {}
+        self.instructions = 0
+        self.spins = 0
+        self.waiting: Any = None
+        self.warps_cache: tuple[int, ...] | None = None
+        self.local: Any = None
+        threads = np.arange(base, base + width, dtype=np.uint32)
+        nx, ny, nz = cta.ntid
+        self.tid_x: Value = threads % np.uint32(nx) if ny * nz > 1 else threads
+        self.tid_y: Value = threads // np.uint32(nx) % np.uint32(ny) if ny > 1 else 0
+        self.tid_z: Value = threads // np.uint32(nx * ny) if nz > 1 else 0
+        self.laneid: Value = threads % np.uint32(32)
+        self.warpid: Value = threads // np.uint32(32) if width > 32 else base // 32
+        if width == 1:
+            self._shrink(0)
+
+    def _shrink(self, lane: int) -> None:
+        for name in ("tid_x", "tid_y", "tid_z", "laneid", "warpid"):
+            value = getattr(self, name)
+            if value.__class__ is np.ndarray:
+                setattr(self, name, value[lane].item())
+
+    # -- who ---------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def lanes(self) -> Any:
+        """Numbers of the executing threads, counted from `base`."""
+        return np.arange(self.width) if self.mask is None else np.flatnonzero(self.mask)
+
+    @property
+    def count(self) -> int:
+        """How many threads execute."""
+        return self.width if self.mask is None else int(np.count_nonzero(self.mask))
+
+    @property
+    def warps(self) -> tuple[int, ...]:
+        """Numbers in the block of the warps with a thread that executes."""
+        if self.warps_cache is None:
+            self.warps_cache = tuple(np.unique((self.lanes + self.base) // 32).tolist())
+        return self.warps_cache
+
+    def who(self, mask: Any = None) -> str:
+        """The threads in words."""
+        lanes = self.lanes if mask is None or mask is False else np.flatnonzero(mask)
+        threads = lanes + self.base
+        warps = np.unique(threads // 32).tolist()
+        block = ",".join(map(str, self.cta.ctaid))
+        if len(threads) == 1:
+            return f"block ({block}) thread {int(threads[0])} (warp {warps[0]})"
+        full = len(threads) == sum(min(32, self.cta.threads - 32 * warp) for warp in warps)
+        names = f"warp {warps[0]}" if len(warps) == 1 else f"warps {warps[0]}..{warps[-1]}" if warps == list(range(warps[0], warps[-1] + 1)) else f"warps {warps}"
+        return f"block ({block}) {names}" + ("" if full else f" ({len(threads)} of their threads)")
+
+    def require_full_warps(self, mask: Any, what: str) -> None:
+        """For .aligned instructions: of every warp all threads (that have not exited) or none must execute."""
+        active = self.mask if mask is None else mask
+        if active is None:
+            return
+        alive = self.cta.alive[self.base : self.base + self.width]
+        pad = -self.width % 32
+        active_warps = np.pad(active, (0, pad)).reshape(-1, 32)
+        alive_warps = np.pad(alive, (0, pad)).reshape(-1, 32)
+        bad = active_warps.any(axis=1) & (active_warps != alive_warps).any(axis=1)
+        if bad.any():
+            warp = int(np.flatnonzero(bad)[0])
+            missing = np.flatnonzero(alive_warps[warp] & ~active_warps[warp])
+            raise EmulationError(
+                f"{what} is .aligned, but of warp {warp + self.base // 32} only {int(active_warps[warp].sum())} threads execute it "
+                f"(thread {int(missing[0]) + 32 * warp + self.base} does not): its result is undefined"
+            )
+
+    def lane_mask(self, relation: str) -> Value:
+        """%lanemask_*."""
+        def one(lane: int) -> int:
+            bit = 1 << lane
+            return {"eq": bit, "lt": bit - 1, "le": 2 * bit - 1, "gt": 0xFFFFFFFF & ~(2 * bit - 1), "ge": 0xFFFFFFFF & ~(bit - 1)}[relation]
+
+        if self.laneid.__class__ is int:
+            return one(self.laneid)
+        table = np.array([one(lane) for lane in range(32)], np.uint32)
+        return table[self.laneid]
+
+    # -- dividing ----------------------------------------------------------------------------------------------------------------
+
+    def child(self, mask: Any, pc: int, join: int) -> Gang:
+        """A gang of the threads in `mask`, at block `pc`, until block `join`."""
+        new = copy.copy(self)
+        new.mask = mask
+        new.pc = pc
+        new.stop = join
+        new.parent = self
+        new.children, new.arrived = [], []
+        new.open, new.instructions, new.spins = 0, 0, 0
+        new.collapsed = {}
+        new.warps_cache = None
+        new.waiting = None
+        new.registers = self.registers[:]
+        new.parameters = dict(self.parameters)
+        lanes = np.flatnonzero(mask)
+        if len(lanes) == 1:
+            lane = int(lanes[0])
+            new._shrink(lane)
+            registers = new.registers
+            for slot in self.program.live[pc]:
+                value = registers[slot]
+                if value.__class__ is np.ndarray:
+                    registers[slot] = new.collapsed[slot] = value[lane].item()
+        return new
+
+    def split(self, sides: list[tuple[Any, int]], join: int) -> int:
+        """Divides the gang: (mask, block) for each side. Returns what the block's function returns."""
+        leaving = [mask for mask, pc in sides if pc == EXIT]
+        sides = [(mask, pc) for mask, pc in sides if pc != EXIT]
+        for mask in leaving:
+            self.cta.exit_threads(self, mask)
+        if leaving and len(sides) == 1:
+            # Only the others are left: they stay this gang.
+            self.mask, pc = sides[0]
+            self.warps_cache = None
+            return pc
+        self.children = [self.child(mask, pc, join) for mask, pc in sides if pc != join]
+        self.direct = len(self.children) < len(sides)
+        self.open = len(self.children)
+        self.arrived = []
+        self.join = join
+        self.pc = join
+        self.cta.machine.divide(self)
+        return SPLIT
+
+    def finish_child(self, child: Gang, exited: bool) -> bool:
+        """A child has come to the join, or its threads have exited. Returns whether the parent may go on (or end: mask empty)."""
+        self.open -= 1
+        if not exited:
+            self.arrived.append(child)
+        if self.open:
+            return False
+        if self.direct or self.arrived:
+            self._merge()
+        return True
+
+    def _merge(self) -> None:
+        arrived = self.arrived
+        own = self.registers
+        live = self.program.live[self.join] if self.join >= 0 else ()
+        if not self.direct and len(arrived) == 1:
+            child = arrived[0]
+            merged = child.registers[:]
+            for slot, value in child.collapsed.items():
+                if merged[slot].__class__ is value.__class__ and merged[slot] == value:
+                    merged[slot] = own[slot]
+            self.registers = merged
+        else:
+            for slot in live:
+                self._merge_slot(slot, own, arrived)
+        self.parameters.update(arrived[0].parameters if arrived else {})
+        self.arrived, self.children = [], []
+
+    def _merge_slot(self, slot: int, own: list[Any], arrived: list[Gang]) -> None:
+        old = own[slot]
+        values = []
+        for child in arrived:
+            value = child.registers[slot]
+            held = child.collapsed.get(slot)
+            if held is not None and held.__class__ is value.__class__ and held == value:
+                value = old
+            values.append(value)
+        if all(value is old for value in values):
+            return
+        width = self.program.width(slot)
+        first = 0
+        current = old
+        if not self.direct:
+            current, first = values[0], 1
+        for child, value in zip(arrived[first:], values[first:], strict=True):
+            if value is current or (value.__class__ is int is current.__class__ and value == current):
+                continue
+            if value.__class__ is bool is current.__class__ and value == current:
+                continue
+            value, current = self._plain(value), self._plain(current)
+            current = select(child.mask, value, current, width)
+        own[slot] = current
+
+    def _plain(self, value: Any) -> Any:
+        return value.read(self, self.at) if value.__class__ is Fragment else value
+
+
+def guard(g: Gang, predicate: Value) -> Any:
+    """The threads that execute an instruction guarded by @p: g.mask itself if all do, False if none."""
+    if predicate is True:
+        return g.mask
+    if predicate is False:
+        return False
+    mask = g.mask
+    if mask is None:
+        if predicate.all():
+            return None
+        return predicate if predicate.any() else False
+    both = predicate & mask
+    if not both.any():
+        return False
+    return mask if bool((both == mask).all()) else both
+
+
+def guard_not(g: Gang, predicate: Value) -> Any:
+    """The same for @!p."""
+    if predicate.__class__ is bool:
+        return False if predicate else g.mask
+    return guard(g, ~predicate)
+
+
+def diverge(g: Gang, predicate: Any, taken: int, fall: int, join: int) -> int:
+    """A branch whose predicate differs between threads."""
+    mask = g.mask
+    yes = predicate if mask is None else predicate & mask
+    no = ~predicate if mask is None else ~predicate & mask
+    if not yes.any():
+        return fall
+    if not no.any():
+        return taken
+    return g.split([(yes, taken), (no, fall)], join)
+
+
+def diverge_table(g: Gang, index: Value, targets: tuple[int, ...], join: int) -> int:
+    """brx.idx."""
+    if index.__class__ is int:
+        if index >= len(targets):
+            raise EmulationError(f"brx.idx with index {index}; the table has {len(targets)} targets")
+        return targets[index]
+    active = g.mask if g.mask is not None else np.ones(g.width, np.bool_)
+    used = np.unique(index[active]).tolist()
+    if used[-1] >= len(targets):
+        raise EmulationError(f"brx.idx with index {used[-1]}; the table has {len(targets)} targets")
+    if len(used) == 1:
+        return targets[used[0]]
+    return g.split([(active & (index == number), targets[number]) for number in used], join)

@@ -1,0 +1,34 @@
+"""The names that translated code uses."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+@functools.cache
+def namespace() -> dict[str, Any]:
+    """Every function of values, conversions, memory, warps, barriers, copies and matrices, and what a block may return."""
+    import numpy as np
+
+    from . import (
+        accumulators,
+        convert_values,
+        float_values,
+        gang,
+        ops_barrier,
+        ops_copy,
+        ops_matrix,
+        ops_memory,
+        ops_warp,
+        values,
+    )
+
+    names: dict[str, Any] = {"np": np, "ndarray": np.ndarray}
+    for module in (
+        values, float_values, convert_values, accumulators, ops_memory, ops_warp, ops_barrier, ops_copy, ops_matrix,
+    ):  # fmt: skip
+        names.update((name, value) for name, value in vars(module).items() if not name.startswith("_") and callable(value))
+    for name in ("EXIT", "PARK", "SPLIT", "YIELD", "guard", "guard_not", "diverge", "diverge_table"):
+        names[name] = getattr(gang, name)
+    return names

@@ -1,0 +1,323 @@
+"""Copies of translated code: tensor copies, bulk copies, cp.async. Each becomes an operation in flight that completes later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import bulk_copy, tensor_copy
+from .cta import RANK_SHIFT, Barrier, BulkGroups, Cta
+from .errors import EmulationError
+from .ops_barrier import Who, phase_check
+from .values import Value, signed
+
+if TYPE_CHECKING:
+    from .gang import Gang
+
+_LOCAL = (1 << RANK_SHIFT) - 1
+
+
+def _threads(g: Gang, m: Any, *values: Value) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(lane, values as ints) of each executing thread: every one of them issues a copy of its own."""
+    if m is None and g.width == 1:
+        yield 0, tuple(int(value) for value in values)
+        return
+    lanes = range(g.width) if m is None else np.flatnonzero(m).tolist()
+    for lane in lanes:
+        yield lane, tuple(int(value[lane]) if value.__class__ is np.ndarray else int(value) for value in values)
+
+
+class _Load:
+    """A copy into shared memory of one block or several, each with its barrier."""
+
+    __slots__ = ("move", "place", "targets", "text", "who")
+
+    def __init__(self, g: Gang, targets: list[tuple[Cta, int, Barrier, Any]], move: Any, text: str) -> None:
+        self.place = g.at
+        self.who = Who(g)
+        self.targets = targets
+        self.move = move
+        self.text = text
+
+    def complete(self) -> None:
+        """Lands the bytes and counts them on the barriers."""
+        for cta, address, barrier, stamp in self.targets:
+            size = self.move(cta, address)
+            before = barrier.phase
+            if cta.races is not None:
+                cta.races.landed(barrier, stamp)
+            barrier.complete_tx(size, cta.launch.program.places[self.place], self.who)
+            phase_check(barrier, before)
+
+    def describe(self) -> str:
+        """For reports."""
+        return self.text
+
+
+def _multicast(g: Gang, target: int, barrier: int, ranks: int | None) -> list[tuple[Cta, int, Barrier]]:
+    """The destinations: one block, or with a mask the same offsets in each block that it names."""
+    cluster = g.cta.cluster
+    if ranks is None:
+        cta = cluster.of_address(target)
+        return [(cta, target, cluster.of_address(barrier).barrier(barrier))]
+    if ranks >> cluster.size or not ranks:
+        raise EmulationError(f"multicast mask {ranks:#x} in a cluster of {cluster.size} blocks")
+    found = []
+    for rank in range(cluster.size):
+        if ranks >> rank & 1:
+            base = rank << RANK_SHIFT
+            cta = cluster.ctas[rank]
+            found.append((cta, target & _LOCAL | base, cta.barrier(barrier & _LOCAL | base)))
+    return found
+
+
+def tensor_load(g: Gang, m: Any, target: Value, tensor: Value, coordinates: tuple[Value, ...], barrier: Value, ranks: Value) -> None:
+    """cp.async.bulk.tensor into shared memory."""
+    launch = g.cta.launch
+    given = (target, tensor, barrier, 0 if ranks is None else ranks, *coordinates)
+    for lane, (to, at, bar, mask, *where) in _threads(g, m, *given):
+        bound = launch.tensor_map(at)
+        position = tuple(signed(one, 32) for one in where)
+        tensor_copy._check(bound, position, to, False)
+        ranges = tensor_copy._ranges(tensor_copy._place(bound, to), to)
+        targets = []
+        for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask):
+            stamp = None
+            if cta.races is not None:
+                shift = address - to
+                stamp = cta.races.bulk_load(g, lane, cta, [(low + shift, high + shift) for low, high in ranges], one)
+            targets.append((cta, address, one, stamp))
+
+        def move(cta: Cta, address: int, bound: Any = bound, position: Any = position) -> int:
+            return int(tensor_copy.load(bound, position, cta.shared, address).bytes)
+
+        text = f"tensor load of box {position} of {bound._allocation.name!r}, issued at {g.program.places[g.at]}"
+        g.cta.machine.fly(_Load(g, targets, move, text))
+
+
+def bulk_load(
+    g: Gang, m: Any, target: Value, source: Value, size: Value, barrier: Value, ranks: Value, from_global: bool, reduction: Any, kind: Any
+) -> None:
+    """cp.async.bulk into shared memory, from global memory or from another block's shared memory."""
+    launch = g.cta.launch
+    given = (target, source, size, barrier, 0 if ranks is None else ranks)
+    for lane, (to, at, length, bar, mask) in _threads(g, m, *given):
+        targets = []
+        for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask):
+            stamp = None
+            if cta.races is not None:
+                stamp = cta.races.bulk_load(g, lane, cta, [(address, address + length)], one)
+            targets.append((cta, address, one, stamp))
+        home = None if from_global else g.cta.cluster.of_address(at)
+        if home is not None and home.races is not None:
+            home.races.bulk_source(g, lane, home, [(at, at + length)], targets[0][2])
+
+        def move(cta: Cta, address: int, at: int = at, length: int = length, home: Cta | None = home) -> int:
+            if home is None:
+                return bulk_copy.load(launch.memory, at, cta.shared, address, length)
+            if reduction is not None:
+                bulk_copy.reduce_between(home.shared, at, cta.shared, address, length, kind, reduction)
+                return length
+            bulk_copy.between(home.shared, at, cta.shared, address, length)
+            return length
+
+        text = f"bulk copy of {length} bytes, issued at {g.program.places[g.at]}"
+        g.cta.machine.fly(_Load(g, targets, move, text))
+
+
+# -- stores: tracked by groups ---------------------------------------------------------------------------------------------------
+
+
+class _Store:
+    """A copy out of shared memory that has not been done yet."""
+
+    __slots__ = ("done", "move", "place", "text")
+
+    def __init__(self, place: int, move: Any, text: str) -> None:
+        self.place = place
+        self.move = move
+        self.text = text
+        self.done = False
+
+    def complete(self) -> None:
+        """Reads shared memory and writes global memory, once."""
+        if not self.done:
+            self.done = True
+            self.move()
+
+    def describe(self) -> str:
+        """For reports."""
+        return self.text
+
+
+def _groups(g: Gang, lane: int) -> BulkGroups:
+    thread = g.base + lane
+    found = g.cta.bulk.get(thread)
+    if found is None:
+        found = g.cta.bulk[thread] = BulkGroups()
+    return found
+
+
+def _lanes(g: Gang, m: Any) -> Any:
+    return range(g.width) if m is None else np.flatnonzero(m).tolist()
+
+
+def _issue_store(g: Gang, lane: int, ranges: Any, move: Any, text: str) -> None:
+    groups = _groups(g, lane)
+    if g.cta.races is not None:
+        g.cta.races.bulk_store(g, lane, g.cta, ranges, groups)
+    operation = _Store(g.at, move, text)
+    groups.open.append(operation)
+    machine = g.cta.machine
+    if machine.shuffled and machine.random.random() < 0.5:
+        machine.fly(operation)
+
+
+def tensor_store(
+    g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...], source: Value, reduction: str | None
+) -> None:
+    """cp.async.bulk.tensor out of shared memory, and cp.reduce.async.bulk.tensor."""
+    launch = g.cta.launch
+    shared = g.cta.shared
+    for lane, (at, start, *where) in _threads(g, m, tensor, source, *coordinates):
+        bound = launch.tensor_map(at)
+        position = tuple(signed(one, 32) for one in where)
+        tensor_copy._check(bound, position, start, True)
+        ranges = tensor_copy._ranges(tensor_copy._place(bound, start), start)
+
+        def move(bound: Any = bound, position: Any = position, start: int = start) -> None:
+            if reduction is None:
+                tensor_copy.store(bound, position, shared, start)
+            else:
+                tensor_copy.reduce(bound, position, shared, start, reduction)
+
+        text = f"tensor store to box {position} of {bound._allocation.name!r}, issued at {g.program.places[g.at]}"
+        _issue_store(g, lane, ranges, move, text)
+
+
+def bulk_store(g: Gang, m: Any, target: Value, source: Value, size: Value, reduction: str | None, kind: str | None) -> None:
+    """cp.async.bulk out of shared memory."""
+    memory, shared = g.cta.launch.memory, g.cta.shared
+    for lane, (to, at, length) in _threads(g, m, target, source, size):
+
+        def move(to: int = to, at: int = at, length: int = length) -> None:
+            if reduction is None or kind is None:
+                bulk_copy.store(memory, to, shared, at, length)
+            else:
+                bulk_copy.reduce(memory, to, shared, at, length, kind, reduction)
+
+        _issue_store(g, lane, [(at, at + length)], move, f"bulk store of {length} bytes, issued at {g.program.places[g.at]}")
+
+
+def bulk_commit(g: Gang, m: Any) -> None:
+    """cp.async.bulk.commit_group."""
+    for lane in _lanes(g, m):
+        groups = g.cta.bulk.get(g.base + lane)
+        if groups is not None:
+            groups.closed.append(groups.open)
+            groups.open = []
+            groups.groups += 1
+
+
+def bulk_wait(g: Gang, m: Any, pending: int, read: bool) -> None:
+    """cp.async.bulk.wait_group: all groups but the newest `pending` are complete (or have read their source)."""
+    for lane in _lanes(g, m):
+        groups = g.cta.bulk.get(g.base + lane)
+        if groups is None:
+            continue
+        while len(groups.closed) > pending:
+            for operation in groups.closed.pop(0):
+                operation.complete()
+            groups.read += 1
+        if g.cta.races is not None:
+            g.cta.races.bulk_wait(g, lane, groups)
+
+
+def tensor_prefetch(g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...]) -> None:
+    """cp.async.bulk.prefetch.tensor."""
+    for _, (at, *where) in _threads(g, m, tensor, *coordinates):
+        tensor_copy.prefetch(g.cta.launch.tensor_map(at), tuple(signed(one, 32) for one in where))
+
+
+def prefetch_tensormap(g: Gang, m: Any, tensor: Value) -> None:
+    """prefetch.tensormap: no effect, but the map must be one."""
+    for _, (at,) in _threads(g, m, tensor):
+        g.cta.launch.tensor_map(at)
+
+
+# -- cp.async --------------------------------------------------------------------------------------------------------------------
+
+
+class _Copies:
+    """cp.async of one gang: instructions issued, by commit group."""
+
+    __slots__ = ("closed", "open")
+
+    def __init__(self) -> None:
+        self.open: list[Any] = []
+        self.closed: list[list[Any]] = []
+
+
+def _copies(g: Gang) -> _Copies:
+    """Groups are kept for the first warp of a gang: its threads issue together."""
+    key = int(g.lanes[0]) + g.base
+    found = g.cta.copies.get(key)
+    if found is None:
+        found = g.cta.copies[key] = _Copies()
+    return found
+
+
+def copy_async(g: Gang, m: Any, target: Value, source: Value, size: int, filled: Value, ignored: Value) -> None:
+    """cp.async: 4, 8 or 16 bytes a thread, zeros after the first `filled` bytes."""
+    lanes = g.width
+    to = target if target.__class__ is np.ndarray else np.full(lanes, target, np.uint32)
+    at = source if source.__class__ is np.ndarray else np.full(lanes, source, np.uint64)
+    sizes = filled if filled.__class__ is np.ndarray else np.full(lanes, filled, np.int64)
+    if ignored is not None:
+        sizes = np.where(ignored, 0, sizes)
+    cta = g.cta
+    if cta.races is not None:
+        cta.races.generic(g, m, cta, to, size, True)
+    cta.launch.banks.count(g, m, to, size, "st")
+
+    def move() -> None:
+        bulk_copy.copy_lanes(cta.launch.memory, at, cta.shared, to, size, sizes, m)
+
+    _copies(g).open.append(move)
+
+
+def copy_commit(g: Gang, m: Any) -> None:
+    """cp.async.commit_group."""
+    copies = _copies(g)
+    copies.closed.append(copies.open)
+    copies.open = []
+
+
+def copy_wait(g: Gang, m: Any, pending: int) -> None:
+    """cp.async.wait_group and wait_all (-1)."""
+    copies = _copies(g)
+    if pending < 0:
+        copy_commit(g, m)
+        pending = 0
+    while len(copies.closed) > pending:
+        for move in copies.closed.pop(0):
+            move()
+
+
+def copy_arrive(g: Gang, m: Any, address: Value, keep_count: bool) -> None:
+    """cp.async.mbarrier.arrive: arrives once the thread's copies so far are done; here they are done at once."""
+    from .ops_barrier import mbarrier_arrive
+
+    copy_wait(g, m, -1)
+    if keep_count:
+        mbarrier_arrive(g, m, address, 1, False, False, False, False, True)
+        return
+    threads = g.count if m is None else int(np.count_nonzero(m))
+    if address.__class__ is not int:
+        raise EmulationError("cp.async.mbarrier.arrive without .noinc on different barriers is not modelled")
+    barrier = g.cta.barrier(address)
+    # Without .noinc the pending count is raised first, so that the arrival does not count against it (PTX ISA).
+    barrier.pending += threads
+    mbarrier_arrive(g, m, address, 1, False, False, False, False, True)

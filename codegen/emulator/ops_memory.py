@@ -1,0 +1,423 @@
+"""Loads, stores and atomics of translated code, on the emulated memories. `g` is the gang, `m` the mask of the threads that execute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import convert_values as cv
+from .cta import RANK_SHIFT, Cta
+from .errors import EmulationError
+from .values import MASK, UNSIGNED, Value, add_carry, cast, compare, extend, select
+
+if TYPE_CHECKING:
+    from .gang import Gang
+
+PARAM_WINDOW = 0x7D00_0000_0000
+LOCAL_WINDOW = 0x7E00_0000_0000
+SHARED_WINDOW = 0x7F00_0000_0000
+_WINDOW_SIZE = 1 << 32
+
+
+def array_of(value: Value, width: int, lanes: int) -> Any:
+    """A value as one entry for each lane."""
+    if value.__class__ is np.ndarray:
+        return value
+    return np.full(lanes, value, UNSIGNED[8 * width])
+
+
+def _first_lane(g: Gang, m: Any) -> int:
+    return 0 if m is None else int(m.argmax())
+
+
+def _last_lane(g: Gang, m: Any) -> int:
+    return g.width - 1 if m is None else g.width - 1 - int(m[::-1].argmax())
+
+
+def _one(value: Value, lane: int) -> int:
+    return int(value[lane]) if value.__class__ is np.ndarray else int(value)
+
+
+def _split_int(word: int, width: int, count: int) -> Any:
+    if count == 1:
+        return word
+    step = 8 * width
+    return [word >> step * k & MASK[step] for k in range(count)]
+
+
+# -- shared ----------------------------------------------------------------------------------------------------------------------
+
+
+def load_shared(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+    """ld.shared: a value, or a list of `count` values."""
+    return _load_block(g, m, g.cta, address, width, count)
+
+
+def _load_block(g: Gang, m: Any, cta: Cta, address: Value, width: int, count: int) -> Any:
+    if cta.races is not None:
+        cta.races.generic(g, m, cta, address, width * count, False)
+    if address.__class__ is int:
+        if width * count <= 8 or count == 1:
+            return _split_int(cta.shared.load(address, width * count), width, count)
+        if address % (width * count):
+            cta.shared.load(address, width * count)
+        return [cta.shared.load(address + width * k, width) for k in range(count)]
+    g.cta.launch.banks.count(g, m, address, width * count, "ld")
+    found = cta.shared.gather(address, width, count, m)
+    return found if count == 1 and found.ndim == 1 else list(found)
+
+
+def store_shared(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+    """st.shared."""
+    _store_block(g, m, g.cta, address, value, width, count)
+
+
+def _store_block(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: int, count: int) -> None:
+    g.cta.machine.idle = 0
+    if cta.races is not None:
+        cta.races.generic(g, m, cta, address, width * count, True)
+    if address.__class__ is int:
+        # All threads write one address: one of them wins, here the last.
+        lane = _last_lane(g, m)
+        values = (value,) if count == 1 else value
+        if count > 1 and address % (width * count):
+            cta.shared.store(address, width * count, 0)
+        for k, part in enumerate(values):
+            cta.shared.store(address + width * k, width, _one(part, lane))
+        return
+    g.cta.launch.banks.count(g, m, address, width * count, "st")
+    lanes = g.width
+    if count == 1:
+        cta.shared.scatter(address, array_of(value, width, lanes), width, 1, m)
+    else:
+        cta.shared.scatter(address, np.array([array_of(part, width, lanes) for part in value]), width, count, m)
+
+
+def _by_block(g: Gang, m: Any, address: Value) -> Any:
+    """The blocks of a cluster that addresses name: one block, or (block, mask) for each."""
+    if address.__class__ is int:
+        return g.cta.cluster.of_address(address)
+    ranks = address >> np.uint32(RANK_SHIFT)
+    active = ranks if m is None else ranks[m]
+    first = int(active[0])
+    if bool((active == first).all()):
+        return g.cta.cluster.of_address(first << RANK_SHIFT)
+    every = np.ones(g.width, np.bool_) if m is None else m
+    return [(g.cta.cluster.of_address(int(r) << RANK_SHIFT), every & (ranks == r)) for r in np.unique(active)]
+
+
+def load_cluster(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+    """ld.shared::cluster."""
+    where = _by_block(g, m, address)
+    if isinstance(where, Cta):
+        return _load_block(g, m, where, address, width, count)
+    total: Any = None
+    for cta, part in where:
+        found = _load_block(g, part, cta, address, width, count)
+        if total is None:
+            total = found
+        elif count == 1:
+            total = np.where(part, found, total)
+        else:
+            total = [np.where(part, new, old) for new, old in zip(found, total, strict=True)]
+    return total
+
+
+def store_cluster(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+    """st.shared::cluster."""
+    where = _by_block(g, m, address)
+    if isinstance(where, Cta):
+        _store_block(g, m, where, address, value, width, count)
+        return
+    for cta, part in where:
+        _store_block(g, part, cta, address, value, width, count)
+
+
+# -- global, constant, local -----------------------------------------------------------------------------------------------------
+
+
+def load_global(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+    """ld.global. An ordered load (acquire, relaxed) may be a poll: others get a turn."""
+    memory = g.cta.launch.memory
+    if order is not None and g.cta.races is not None:
+        g.cta.races.global_order(g, m, address, order, False)
+    if address.__class__ is int:
+        if width * count <= 8 or count == 1:
+            return _split_int(memory.load(address, width * count), width, count)
+        if address % (width * count):
+            memory.load(address, width * count)
+        return [memory.load(address + width * k, width) for k in range(count)]
+    found = memory.gather(address, width, count, m)
+    return found if count == 1 and found.ndim == 1 else list(found)
+
+
+load_const = load_global
+
+
+def store_global(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+    """st.global."""
+    memory = g.cta.launch.memory
+    g.cta.machine.idle = 0
+    if order is not None and g.cta.races is not None:
+        g.cta.races.global_order(g, m, address, order, True)
+    if address.__class__ is int:
+        lane = _last_lane(g, m)
+        if count > 1 and address % (width * count):
+            memory.store(address, width * count, 0)
+        for k, part in enumerate((value,) if count == 1 else value):
+            memory.store(address + width * k, width, _one(part, lane))
+        return
+    lanes = g.width
+    if count == 1:
+        memory.scatter(address, array_of(value, width, lanes), width, 1, m)
+    else:
+        memory.scatter(address, np.array([array_of(part, width, lanes) for part in value]), width, count, m)
+
+
+def _local(g: Gang) -> Any:
+    if g.local is None:
+        root = g
+        while root.parent is not None:
+            root = root.parent
+        if root.local is None:
+            root.local = np.zeros((root.width, max(g.program.local_size, 16)), np.uint8)
+        g.local = root.local
+    return g.local
+
+
+def load_local(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+    """ld.local: every thread has its own bytes."""
+    local = _local(g)
+    addresses = array_of(address, 8, g.width).astype(np.int64)
+    _check_local(g, m, addresses, width * count)
+    kind = UNSIGNED[8 * width]
+    table = local.view(kind)
+    lanes = np.arange(g.width)
+    index = np.clip(addresses // width, 0, table.shape[1] - count)
+    found = [table[lanes, index + k] for k in range(count)]
+    return found[0] if count == 1 else found
+
+
+def store_local(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+    """st.local."""
+    local = _local(g)
+    addresses = array_of(address, 8, g.width).astype(np.int64)
+    _check_local(g, m, addresses, width * count)
+    table = local.view(UNSIGNED[8 * width])
+    lanes = np.arange(g.width) if m is None else np.flatnonzero(m)
+    index = addresses // width
+    for k, part in enumerate((value,) if count == 1 else value):
+        table[lanes, index[lanes] + k] = array_of(part, width, g.width)[lanes]
+
+
+def _check_local(g: Gang, m: Any, addresses: Any, size: int) -> None:
+    used = addresses if m is None else addresses[m]
+    if (used % size).any() or (used < 0).any() or (used + size > max(g.program.local_size, 16)).any():
+        bad = int(used[(used % size != 0) | (used < 0) | (used + size > max(g.program.local_size, 16))][0])
+        raise EmulationError(
+            f"local access of {size} bytes at {bad:#x}: misaligned or outside the {g.program.local_size} bytes of a thread's stack"
+        )
+
+
+# -- generic ---------------------------------------------------------------------------------------------------------------------
+
+
+def _space_of(address: int) -> str:
+    if PARAM_WINDOW <= address < PARAM_WINDOW + _WINDOW_SIZE:
+        return "param"
+    if LOCAL_WINDOW <= address < LOCAL_WINDOW + _WINDOW_SIZE:
+        return "local"
+    if SHARED_WINDOW <= address < SHARED_WINDOW + _WINDOW_SIZE:
+        return "cluster"
+    return "global"
+
+
+def _spaces(g: Gang, m: Any, address: Value) -> list[tuple[str, Any, Value]]:
+    if address.__class__ is int:
+        space = _space_of(address)
+        return [(space, m, _strip(address, space))]
+    active = address if m is None else address[m]
+    low, high = _space_of(int(active.min())), _space_of(int(active.max()))
+    if low == high:
+        return [(low, m, _strip(address, low))]
+    names = np.array([_space_of(int(one)) for one in address])
+    every = np.ones(g.width, np.bool_) if m is None else m
+    return [(str(name), every & (names == name), _strip(address, str(name))) for name in np.unique(names[every])]
+
+
+def _strip(address: Value, space: str) -> Value:
+    if space == "global":
+        return address
+    base = {"param": PARAM_WINDOW, "local": LOCAL_WINDOW, "cluster": SHARED_WINDOW}[space]
+    if address.__class__ is int:
+        return address - base
+    offset = address - np.uint64(base)
+    return offset.astype(np.uint32) if space == "cluster" else offset
+
+
+def load_param(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+    """A load from the parameter block by address."""
+    parameter = g.cta.launch.parameter
+    if address.__class__ is int:
+        found = [parameter(address + width * k, width) for k in range(count)]
+    else:
+        lanes = range(g.width) if m is None else np.flatnonzero(m)
+        found = [np.zeros(g.width, UNSIGNED[8 * width]) for _ in range(count)]
+        for lane in lanes:
+            for k in range(count):
+                found[k][lane] = parameter(int(address[lane]) + width * k, width)
+    return found[0] if count == 1 else found
+
+
+_LOADS = {"global": load_global, "cluster": load_cluster, "local": load_local, "param": load_param}
+
+
+def load_generic(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+    """ld without a state space."""
+    parts = _spaces(g, m, address)
+    if len(parts) == 1:
+        space, mask, stripped = parts[0]
+        return _LOADS[space](g, mask, stripped, width, count, order)
+    total: Any = None
+    for space, mask, stripped in parts:
+        safe = np.where(mask, stripped, stripped[int(mask.argmax())])
+        found = _LOADS[space](g, mask, safe, width, count, order)
+        found = [found] if count == 1 else found
+        total = found if total is None else [select(mask, a, b, 8 * width) for a, b in zip(found, total, strict=True)]
+    return total[0] if count == 1 else total
+
+
+def store_generic(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+    """st without a state space."""
+    for space, mask, stripped in _spaces(g, m, address):
+        if space == "param":
+            raise EmulationError("a store to a kernel's parameters")
+        store = {"global": store_global, "cluster": store_cluster, "local": store_local}[space]
+        store(g, mask, stripped, value, width, count, order)
+
+
+def from_generic(address: Value, space: str) -> Value:
+    """cvta.to."""
+    return address if space in ("global", "const") else _strip(address, "cluster" if space == "shared" else space) & MASK[64]
+
+
+def to_generic(address: Value, space: str) -> Value:
+    """cvta."""
+    if space in ("global", "const") or space == "param":
+        return address
+    base = SHARED_WINDOW if space in ("shared", "cluster") else LOCAL_WINDOW
+    return address + base if address.__class__ is int else cast(address, 64) + np.uint64(base)
+
+
+def is_space(g: Gang, address: Value, space: str) -> Value:
+    """isspacep."""
+    if space == "const":
+        return False
+    if address.__class__ is int:
+        found = _space_of(address)
+        if space == "shared":
+            return found == "cluster" and (address - SHARED_WINDOW) >> RANK_SHIFT == g.cta.rank
+        return found == space
+    return np.array([is_space(g, int(one), space) for one in address])
+
+
+def shared_of_generic(g: Gang, address: Value) -> Value:
+    """The shared::cluster address behind a generic one."""
+    for space, _, stripped in _spaces(g, g.mask, address):
+        if space != "cluster":
+            raise EmulationError(f"a generic address of {space} memory where one of shared memory is needed")
+        return stripped
+    raise EmulationError("no thread executes")
+
+
+def map_address(g: Gang, m: Any, address: Value, rank: Value, width: int, generic: bool) -> Value:
+    """mapa: the same place in another block of the cluster."""
+    lanes = rank if rank.__class__ is np.ndarray and m is None else rank[m] if rank.__class__ is np.ndarray else np.array([rank])
+    if int(lanes.max()) >= g.cta.ranks:
+        raise EmulationError(f"mapa to block {int(lanes.max())} of a cluster of {g.cta.ranks}")
+    base = SHARED_WINDOW if generic else 0
+    local = address - base & (1 << RANK_SHIFT) - 1
+    if rank.__class__ is int:
+        return local + (base + (rank << RANK_SHIFT))
+    wide = UNSIGNED[width]
+    return (local if local.__class__ is np.ndarray else wide(local)) + (rank.astype(wide) << wide(RANK_SHIFT)) + wide(base)
+
+
+def address_rank(g: Gang, address: Value, width: int, generic: bool) -> Value:
+    """getctarank."""
+    local = address - (SHARED_WINDOW if generic else 0)
+    return cast(local >> RANK_SHIFT, 32)
+
+
+# -- atomics ---------------------------------------------------------------------------------------------------------------------
+
+
+def _combine(operation: str, kind: str, old: Any, values: list[Any]) -> Any:
+    width = old.dtype.itemsize * 8
+    b = values[0]
+    if kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
+        function = {"add": cv.float_add, "min": cv.float_min, "max": cv.float_max}.get(operation)
+        if function is not None:
+            return function((old, b), kind, "rn", False)
+    if operation == "add":
+        return add_carry(old, b, 0, width)[0]
+    if operation in ("min", "max"):
+        return select(compare(old, b, width, kind[0] == "s", "lt" if operation == "min" else "gt"), old, b, width)
+    if operation in ("and", "or", "xor"):
+        return old & b if operation == "and" else old | b if operation == "or" else old ^ b
+    if operation == "exch":
+        return b
+    if operation == "cas":
+        return select(old == b, values[1], old, width)
+    one = UNSIGNED[width](1)
+    if operation == "inc":
+        return select(old >= b, 0, old + one, width)
+    return select((old == 0) | (old > b), b, old - one, width)
+
+
+def atomic(
+    g: Gang, m: Any, space: str, operation: str, kind: str, address: Value, values: tuple[Value, ...], order: Any
+) -> Any:
+    """atom and red: returns the old values."""
+    g.cta.machine.idle = 0
+    width = {"b": 1, "u": 1, "s": 1, "f": 1}[kind[0]] and int("".join(c for c in kind.split("x")[0] if c.isdigit())) // 8
+    if kind.endswith("x2"):
+        width *= 2
+    if space == "generic":
+        parts = _spaces(g, m, address)
+        if len(parts) != 1:
+            raise EmulationError("an atomic on addresses of several state spaces at once is not modelled")
+        space, m, address = parts[0]
+    lanes = g.width
+    single = address.__class__ is int and all(value.__class__ is int for value in values) and (m is not None and m.sum() == 1)
+    addresses = array_of(address, 8 if space == "global" else 4, lanes)
+    operands = [array_of(value, width, lanes) for value in values]
+
+    def change(old: Any, who: Any) -> Any:
+        return _combine(operation, kind, old, [operand[who] for operand in operands])
+
+    if space == "global":
+        if g.cta.races is not None:
+            g.cta.races.global_order(g, m, address, (*order, "acquire", "release") if "acq_rel" in order else order, None)
+        old = g.cta.launch.memory.update(addresses, width, change, m)
+    else:
+        where = _by_block(g, m, address) if space == "cluster" else g.cta
+        if not isinstance(where, Cta):
+            raise EmulationError("an atomic on shared memory of several blocks at once is not modelled")
+        if where.races is not None:
+            where.races.atomic(g, m, where, address, width)
+        old = where.shared.update(addresses, width, change, m)
+    if single:
+        return int(old[_first_lane(g, m)])
+    return old
+
+
+def extend_value(value: Value, source: int, width: int) -> Value:
+    """Sign extension, under a name of its own for callers outside."""
+    return extend(value, source, width)
+
+
+def trap(g: Gang, m: Any) -> None:
+    """trap."""
+    raise EmulationError(f"trap executed by {g.who(m)}")
