@@ -12,7 +12,7 @@ Order and time. Instructions of a queue complete in the order of issue. By defau
 it is at ``issue``: the bytes are taken later, many instructions at once, but before any write to them (SharedMemory
 tells its readers). With ``late=True`` they are taken when the group is waited for, or by ``queue.take(count)``, the
 latest and any earlier time that hardware may read them. ``accumulator.in_flight`` counts instructions issued on it and
-not yet waited for: touching it then is an error that the caller reports. ``footprint`` gives the ranges read, for a
+not yet waited for: touching it then is an error that the caller reports. ``footprint_chunks`` gives the ranges read, for a
 race check.
 
 Numerics. ``"float32"`` sums in float32 in any order and without intermediate truncation: fast, the same for data whose
@@ -37,7 +37,7 @@ from .faults import DescriptorError
 from .fragments import Registers, accumulator_to_registers, registers_to_accumulator, wgmma_a_bytes
 from .memory import SharedMemory
 from .numerics import to_float32
-from .operands import ChunkTable, chunk_table, read_chunks
+from .operands import ChunkTable, chunk_table, chunk_union, read_chunks
 
 __all__ = ["Accumulator", "Numerics", "Operand", "WgmmaQueue", "WgmmaShape", "wgmma"]
 
@@ -266,6 +266,14 @@ class WgmmaQueue:
         """The shared addresses that an instruction reads, as [low, high) pairs: those of A, then those of B."""
         first = self._a_table(shape, (a,)).ranges if isinstance(a, int) else ()
         return first + self._b_table(shape, (b,)).ranges
+
+    def footprint_chunks(self, shape: WgmmaShape, a: Operand, b: int) -> NDArray[np.intp]:
+        """The same as numbers of 16-byte chunks from the window's base, ascending: for ``Shadow.read_chunks``.
+
+        The array is the same object each time, so that the shadow can remember what it made of it.
+        """
+        other = self._b_table(shape, (b,))
+        return chunk_union(self._a_table(shape, (a,)), other) if isinstance(a, int) else chunk_union(other)
 
     def _a_table(self, shape: WgmmaShape, words: tuple[int, ...]) -> ChunkTable:
         shared = self.shared

@@ -20,7 +20,7 @@ from stridewright.layout.hardware.descriptors import decode_matrix_descriptor
 from .faults import DescriptorError
 from .memory import SharedMemory
 
-__all__ = ["ChunkTable", "chunk_table", "element_addresses", "read_chunks"]
+__all__ = ["ChunkTable", "chunk_table", "chunk_union", "element_addresses", "read_chunks"]
 
 CHUNK = 16
 """Bytes that stay together under every swizzle."""
@@ -43,10 +43,12 @@ class ChunkTable:
     """The chunks of an operand over one or more k-steps.
 
     ``index``: chunk numbers in shared memory, (rows, chunks of k) if K-major, (k, chunks of rows) if MN-major;
-    ``ranges``: the addresses read, as disjoint ascending [low, high) pairs; ``low``, ``high``: their hull.
+    ``ranges``: the addresses read, as disjoint ascending [low, high) pairs; ``low``, ``high``: their hull;
+    ``chunks``: the chunk numbers, ascending, each once.
     """
 
     index: NDArray[np.intp]
+    chunks: NDArray[np.intp]
     ranges: tuple[tuple[int, int], ...]
     low: int
     high: int
@@ -76,7 +78,13 @@ def chunk_table(words: tuple[int, ...], rows: int, dtype: str, major: str, base:
     breaks = np.flatnonzero(np.diff(used) != CHUNK)
     firsts, lasts = used[np.r_[0, breaks + 1]], used[np.r_[breaks, used.size - 1]] + CHUNK
     ranges = tuple((int(first), int(last)) for first, last in zip(firsts, lasts, strict=True))
-    return ChunkTable(index, ranges, low, high)
+    return ChunkTable(index, ((used - base) >> 4).astype(np.intp), ranges, low, high)
+
+
+@lru_cache(maxsize=16384)
+def chunk_union(*tables: ChunkTable) -> NDArray[np.intp]:
+    """The chunk numbers of several tables, ascending, each once; the same array for the same tables."""
+    return np.unique(np.concatenate([table.chunks for table in tables]))
 
 
 def read_chunks(shared: SharedMemory, table: ChunkTable) -> NDArray[Any]:

@@ -7,6 +7,7 @@
     conflicts = shadow.write_lanes(actor, addresses, size, where, mask)     the same for scattered lanes
     conflicts = shadow.read_lanes(actor, addresses, size, where, mask)
     conflicts = shadow.write_rows(actor, starts, length, where)             and for rows of a box
+    conflicts = shadow.read_chunks(actor, chunks, where)                    16-byte chunks: WgmmaQueue.footprint_chunks
 
 Agents are small integers: whatever executes on its own, such as a warp, the copies of one mbarrier, the wgmmas of a
 warpgroup, a bulk group. ``clock[b]`` is the latest epoch of agent b that happened before this access; an earlier access
@@ -103,6 +104,7 @@ class Shadow:
         self._epoch: NDArray[np.uint32] = np.zeros(count, np.uint32)
         self._where: NDArray[np.int32] = np.zeros(count, np.int32)
         self._reads: dict[int, _Reads] = {}
+        self._expanded: dict[int, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def read(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
         """Notes a read of ranges of addresses; returns its conflicts, at most one for each range."""
@@ -145,6 +147,25 @@ class Shadow:
     def write_rows(self, actor: Actor, starts: NDArray[np.int64], length: int, where: int) -> list[Conflict]:
         """Notes a write of ``length`` bytes at each start: the rows of a tensor copy."""
         return self.write_lanes(actor, starts, length, where)
+
+    def read_chunks(self, actor: Actor, chunks: NDArray[np.intp], where: int) -> list[Conflict]:
+        """Notes a read of 16-byte chunks, given by their numbers from the base; quick for an array seen before.
+
+        >>> shadow = Shadow(0, 64)
+        >>> shadow.read_chunks(Actor(0, 1, np.array([1], np.uint32)), np.array([0, 3]), where=5)
+        []
+        """
+        place = chunks
+        if self.granule != COARSEST:
+            known = self._expanded.get(id(chunks))
+            if known is None or known[0] is not chunks:
+                times = COARSEST // self.granule
+                known = chunks, (chunks[:, None] * times + np.arange(times)).reshape(-1)
+                self._expanded[id(chunks)] = known
+            place = known[1]
+        found: list[Conflict] = []
+        self._read(actor, place, where, found)
+        return found
 
     def forget(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes all accesses to these addresses as ordered before everything to come (memory handed over anew)."""
@@ -253,6 +274,7 @@ class Shadow:
         wanted = bits & -bits
         times = self.granule // wanted
         self.granule = wanted
+        self._expanded.clear()
         self._agent = np.repeat(self._agent, times)
         self._epoch = np.repeat(self._epoch, times)
         self._where = np.repeat(self._where, times)

@@ -5,6 +5,8 @@
     copied = store(bound, coordinates, shared, shared_address)      and back
     copied = reduce(bound, coordinates, shared, shared_address, "add")
     prefetch(bound, coordinates)                              moves nothing, faults as a load does
+    check(bound, coordinates, shared_address, store=False)    only the faults of the issue
+    shared_ranges(bound, shared_address)                      where a box at that address lies, before it is copied
     copied.bytes                the bytes that complete_tx takes off the mbarrier (a load counts filled bytes too)
     copied.shared_ranges        the shared addresses written or read, disjoint ascending [low, high) pairs
     copied.global_rows()        the global addresses: starts of rows and the bytes of each
@@ -34,7 +36,7 @@ from .faults import MemoryAccessError, TensorCopyError
 from .memory import WRITTEN, Allocation, GlobalMemory, SharedMemory
 from .reductions import reduce_values
 
-__all__ = ["BoundTensorMap", "TensorCopy", "load", "prefetch", "reduce", "store"]
+__all__ = ["BoundTensorMap", "TensorCopy", "check", "load", "prefetch", "reduce", "shared_ranges", "store"]
 
 CHUNK = 16
 _PATTERN = 1024
@@ -186,6 +188,16 @@ def _check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, stor
         raise TensorCopyError(kind, str(fault)) from None
     if store and bound.map.interleave != "none":
         raise TensorCopyError("unknown", f"a store with interleave {bound.map.interleave} was never measured")
+
+
+def check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, store: bool = False) -> None:
+    """Raises what a load (or store) of this box raises at issue, for its coordinates and its shared address."""
+    _check(bound, coordinates, address, store)
+
+
+def shared_ranges(bound: BoundTensorMap, address: int) -> tuple[tuple[int, int], ...]:
+    """The shared addresses of a whole box at ``address``, as disjoint ascending [low, high) pairs."""
+    return _ranges(_place(bound, address), address)
 
 
 def _place(bound: BoundTensorMap, address: int) -> _Landing:

@@ -347,6 +347,9 @@ def test_the_footprint_is_what_the_descriptors_reach() -> None:
     for low, high in WgmmaQueue(shared).footprint(shape, swizzled(0), word):
         marked[low:high] += 1
     assert (marked == touched).all()
+    chunks = WgmmaQueue(shared).footprint_chunks(shape, swizzled(0), word)
+    assert chunks.tolist() == np.flatnonzero(touched[::16]).tolist()
+    assert WgmmaQueue(shared).footprint_chunks(shape, swizzled(0), word) is chunks
 
 
 def test_chunks_of_several_steps_lie_side_by_side() -> None:

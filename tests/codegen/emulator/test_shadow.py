@@ -124,6 +124,18 @@ def test_splitting_granules_keeps_what_was_recorded() -> None:
     assert kinds == {"write after write": (18, 20), "write after read": (18, 20)}
 
 
+def test_chunks_are_their_bytes_whatever_the_granule() -> None:
+    chunks = np.array([1, 3])
+    for size in (16, 4, 1):
+        shadow = Shadow(0, 64)
+        shadow.write_lanes(actor(0, 1, 1, 0), np.array([16, 32 + size]), size, 1)
+        for _ in range(2):
+            (found,) = shadow.read_chunks(actor(1, 1, 0, 1), chunks, 2)
+            assert (found.kind, found.low, found.other_where) == ("read after write", 16, 1)
+        assert shadow.read_chunks(actor(1, 1, 0, 1), np.array([0]), 2) == []
+        assert len(shadow.write(actor(0, 2, 2, 0), [(63, 64)], 3)) == 1
+
+
 def test_masked_lanes_and_empty_ranges_are_no_accesses() -> None:
     shadow = Shadow(0, 64)
     everywhere = np.array([0, 1 << 20])
