@@ -12,19 +12,36 @@ if __name__ != "stridewright.layout.draw":
         f"this folder is imported as stridewright.layout.draw, not as {__name__}: `import stridewright.layout.draw`"
     )
 
+from .atlas import AtlasEntry, atlas, swizzle_atlas
 from .bank_map import bank_map
 from .bits import swizzle_bits
 from .card import layout_card, layout_svg
 from .drawing import Drawing, beside, stack
+from .fragment import draw_fragment, fragment_view, tensor_memory_view
 from .heat import access_map
+from .machine import shared_memory_map, tile_order, tiles_touched
+from .operand import descriptor_view, tensor_map_view
+from .strip import algebra_strip
 
 __all__ = [
+    "AtlasEntry",
     "Drawing",
     "access_map",
+    "algebra_strip",
+    "atlas",
     "bank_map",
     "beside",
+    "descriptor_view",
+    "draw_fragment",
+    "fragment_view",
     "layout_card",
     "layout_svg",
+    "shared_memory_map",
     "stack",
+    "swizzle_atlas",
     "swizzle_bits",
+    "tensor_map_view",
+    "tensor_memory_view",
+    "tile_order",
+    "tiles_touched",
 ]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..algebra import size
+from .. import LayoutError, Swizzle, compose, size
 from ..banks import BANK_BYTES, BANKS
-from ..errors import LayoutError
-from ..operations import compose
-from ..swizzle import Swizzle
 from .canvas import Canvas
 from .drawing import Drawing, stack
 from .grid import MAXIMUM_CELLS, MAXIMUM_LABELS, AnyLayout, Cell, coordinate, draw_grid, spell, values

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from .. import LayoutError, Swizzle
 from ..banks import BANK_BYTES, BANKS
 from ..banks_model import f2_rank
-from ..errors import LayoutError
-from ..swizzle import Swizzle
 from .canvas import Canvas, text_width
 from .drawing import Drawing
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..algebra import coalesce, cosize, depth, rank, size
-from ..core import Layout
-from ..errors import LayoutError
-from ..swizzle import SwizzledLayout
+from .. import Layout, LayoutError, SwizzledLayout, coalesce, cosize, depth, rank, size
 from ..tuples import show
 from .canvas import Canvas, text_width
 from .drawing import Drawing
@@ -150,9 +147,11 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
             return None
         offset = offsets[index]
         band = column if colours == "columns" else (offset - low) * GROUPS // span if numeric else column
-        return Cell(group(band), str(offset), f"{spell(coordinate(index, shape))} -> {offset}")
+        # Of many cells the tooltips are most of the file: rows and columns say less than nested coordinates, but fit.
+        place = spell(coordinate(index, shape)) if labelled else f"{row},{column}"
+        return Cell(group(band), str(offset), f"{place}: {offset}")
 
-    place = draw_grid(
+    corner = draw_grid(
         canvas,
         0,
         y,
@@ -163,7 +162,7 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
         label_characters=characters,
         labelled=labelled,
     )
-    _outline(canvas, table, marked, place)
+    _outline(canvas, table, marked, corner)
     y = canvas.height + 10
     if table.cut:
         canvas.text(0, y + 8, table.note(), 11, "warn")

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..algebra import rank, size
-from ..core import Layout
-from ..swizzle import SwizzledLayout
+from .. import Layout, SwizzledLayout, rank, size
 from .canvas import Canvas, text_width
 
 MAXIMUM_CELLS = 16_384

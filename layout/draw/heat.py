@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .. import LayoutError, Swizzle, compose
 from ..banks import BANK_BYTES, BANKS, Access, BankReport, bank_report
-from ..errors import LayoutError
-from ..operations import compose
-from ..swizzle import Swizzle
 from .canvas import Canvas
 from .drawing import Drawing, stack
 from .grid import LABEL, AnyLayout
