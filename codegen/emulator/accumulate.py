@@ -125,29 +125,83 @@ def _float_sum(
     for k in range(left.shape[1]):
         np.add(left_exponent[:, k, None], right_exponent[k], out=pair)
         np.maximum(top, pair, out=top)
-    scale = np.ldexp(1.0, fraction - top)
+    scale = _power_of_two(fraction - top)
     total = np.trunc(start * scale)
-    term = np.empty_like(total)
-    for k in range(left.shape[1]):
-        np.multiply(left[:, k, None], right[k], out=term)
-        term *= scale
-        np.trunc(term, out=term)
-        total += term
+    if fraction == FRACTION_BITS_FP8_WGMMA:
+        # Nearly every sum loses bits. Products have 8 bits, their exponents are at least -28, and 32 truncated terms
+        # stay below 2^24: float32 is exact (where E is smaller there are no products).
+        narrow = _power_of_two(np.minimum(fraction - top, 126)).astype(np.float32)
+        total += _truncated(left.astype(np.float32), right.astype(np.float32), narrow)
+    else:
+        total += _mostly_exact(left, right, scale, top - np.int16(fraction))
+    total += 0.0
     exact = total / scale
     if d_type == "f16":
         with np.errstate(over="ignore"):
             bits: NDArray[Any] = exact.astype(np.float16).view(np.uint16)
     else:
-        bits = _toward_zero(exact, short)
-    # A sum that is zero, exactly or by rounding, is +0.
-    bits[(bits << 1).astype(bits.dtype) == 0] = 0
+        bits = _toward_zero(exact, short, int(top.min()) - fraction)
+    # A sum that is zero by rounding is +0 (one that is exactly zero already is).
+    bits[bits == bits.dtype.type(FORMATS[d_type].sign)] = 0
     if special is not None:
         odd = ~np.isfinite(special)
-        narrow = np.float16 if d_type == "f16" else np.float32
-        coded = special.astype(narrow).view(bits.dtype)
+        coded = special.astype(np.float16 if d_type == "f16" else np.float32).view(bits.dtype)
         coded = np.where(np.isnan(special), bits.dtype.type(FORMATS[d_type].nan), coded)
         bits[odd] = coded[odd]
     return bits
+
+
+def _power_of_two(exponent: NDArray[Any]) -> NDArray[np.float64]:
+    """2.0 ** exponent for exponents of normal float64 numbers, by their bits."""
+    bits: NDArray[np.int64] = (exponent.astype(np.int64) + 1023) << 52
+    return bits.view(np.float64)
+
+
+def _truncated(left: NDArray[Any], right: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
+    """The sum over k of trunc(left[m, k] * right[k, n] * scale[m, n])."""
+    total, term = np.zeros_like(scale), np.empty_like(scale)
+    for k in range(left.shape[1]):
+        np.multiply(left[:, k, None], right[k], out=term)
+        term *= scale
+        np.trunc(term, out=term)
+        total += term
+    return total
+
+
+def _mostly_exact(
+    left: NDArray[np.float64], right: NDArray[np.float64], scale: NDArray[np.float64], unit: NDArray[np.int16]
+) -> NDArray[np.float64]:
+    """The same by one matrix product where no term has bits below 2^unit, so that nothing is cut, and term by term
+
+    for the others.
+    """
+    left_low, right_low = _lowest_bits(left), _lowest_bits(right)
+    low = np.full(unit.shape, -2 * _ABSENT, np.int16)
+    pair = np.empty_like(low)
+    for k in range(left.shape[1]):
+        np.add(left_low[:, k, None], right_low[k], out=pair)
+        np.minimum(low, pair, out=low)
+    cut = low < unit
+    count = int(np.count_nonzero(cut))
+    if 2 * count > cut.size:
+        return _truncated(left, right, scale)
+    total: NDArray[np.float64] = (left @ right) * scale
+    if count:
+        rows, columns = np.nonzero(cut)
+        terms = left[rows] * right.T[columns]
+        terms *= scale[cut][:, None]
+        total[cut] = np.trunc(terms).sum(axis=1)
+    return total
+
+
+def _lowest_bits(values: NDArray[np.float64]) -> NDArray[np.int16]:
+    """The exponent of the lowest bit set in every value; large for zeros."""
+    mantissa, exponent = np.frexp(values)
+    digits = (mantissa * (1 << 24)).astype(np.int64)
+    _, place = np.frexp((digits & -digits).astype(np.float64))
+    result: NDArray[np.int16] = (place - 1 + exponent - 24).astype(np.int16)
+    result[values == 0] = -_ABSENT
+    return result
 
 
 def _special_sum(left: NDArray[Any], right: NDArray[Any], start: NDArray[Any]) -> NDArray[np.float64]:
@@ -160,17 +214,25 @@ def _special_sum(left: NDArray[Any], right: NDArray[Any], start: NDArray[Any]) -
     return total
 
 
-def _toward_zero(exact: NDArray[np.float64], short: bool) -> NDArray[np.uint32]:
-    """float64 -> bits of f32, cut toward zero; 2^128 and more is infinity. ``short`` clears the ten low bits."""
-    with np.errstate(over="ignore", under="ignore"):
-        near = exact.astype(np.float32)
-    bits = near.view(np.uint32)
+def _toward_zero(exact: NDArray[np.float64], short: bool, unit: int) -> NDArray[np.uint32]:
+    """float64 -> bits of f32, cut toward zero; 2^128 and more is infinity. ``short`` clears the ten low bits.
+
+    All values are multiples of 2^unit.
+    """
     magnitude = np.abs(exact)
-    # The next f32 toward zero has the next smaller code.
-    bits -= (np.abs(near) > magnitude).astype(np.uint32)
+    if unit >= FORMATS["f32"].least:
+        # No subnormal results: the 29 bits that float64 has more are cleared.
+        cut = (exact.view(np.uint64) & np.uint64(0xFFFFFFFFE0000000)).view(np.float64)
+        with np.errstate(over="ignore"):
+            bits = cut.astype(np.float32).view(np.uint32)
+    else:
+        with np.errstate(over="ignore", under="ignore"):
+            near = exact.astype(np.float32)
+        # The next f32 toward zero has the next smaller code.
+        bits = near.view(np.uint32) - (np.abs(near) > magnitude).astype(np.uint32)
     if short:
         bits &= np.uint32(0xFFFFFC00)
-    over = magnitude >= 2.0**128
-    if over.any():
+    if float(magnitude.max()) >= 2.0**128:
+        over = magnitude >= 2.0**128
         bits[over] = np.where(exact[over] > 0, np.uint32(0x7F800000), np.uint32(0xFF800000))
     return bits
