@@ -46,13 +46,18 @@ from .tuples import compatible, congruent, product, weakly_congruent
 
 if TYPE_CHECKING:
     from .expression import cpp_expression, index_expression
+    from .facts import SizeSymbol, dimension
     from .linear import LinearLayout, Proof
+    from .symbolic import substitute
 
 _LAZY = {
+    "SizeSymbol": "facts",
     "LinearLayout": "linear",
     "Proof": "linear",
     "cpp_expression": "expression",
+    "dimension": "facts",
     "index_expression": "expression",
+    "substitute": "symbolic",
 }
 
 __all__ = [
@@ -61,6 +66,7 @@ __all__ = [
     "LayoutError",
     "LinearLayout",
     "Proof",
+    "SizeSymbol",
     "Swizzle",
     "SwizzledLayout",
     "append",
@@ -77,6 +83,7 @@ __all__ = [
     "crd2idx",
     "depth",
     "dice",
+    "dimension",
     "downcast",
     "filter",
     "filter_zeros",
@@ -110,6 +117,7 @@ __all__ = [
     "right_inverse",
     "size",
     "slice_and_offset",
+    "substitute",
     "thread_values",
     "tile_to_shape",
     "tiled_divide",

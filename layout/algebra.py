@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .basis import E
-from .core import Layout, as_layout, make
+from .core import Layout, as_layout, make, retype
 from .errors import LayoutError
 from .tuples import IntTuple, flatten_tuple, product, show, to_int, unwrap
 
@@ -82,7 +82,7 @@ def cosize(value: Any, *modes: int) -> Any:
     part = _part(value, modes)
     if type(part) is int or type(part) is tuple:
         return product(part)
-    if type(part) is not Layout:
+    if not isinstance(part, Layout):
         if hasattr(part, "cosize"):
             return part.cosize()
         return product(shape_of(part))
@@ -93,7 +93,9 @@ def cosize(value: Any, *modes: int) -> Any:
             span = span + (s - 1) * sum([abs(c) * E(*path) for path, c in d.terms])
         else:
             span = span + (s - 1) * abs(d)
-    return _plus_one(span.coordinate()) if type(span) is E else span + 1
+    if type(span) is E:
+        return _plus_one(span.coordinate())
+    return span + 1 if type(span) is int else span.expand() + 1
 
 
 def _plus_one(coordinate: IntTuple) -> IntTuple:
@@ -106,10 +108,8 @@ def flatten(value: Any) -> Any:
     >>> flatten(Layout((4, (2, 3)))), flatten((4, (2, 3))), flatten(Layout(4))
     (Layout((4, 2, 3), (1, 4, 8)), (4, 2, 3), Layout(4, 1))
     """
-    if type(value) is Layout:
-        if type(value.shape) is not tuple:
-            return value
-        return make(*value.flat)
+    if isinstance(value, Layout):
+        return value if type(value.shape) is not tuple else retype(make(*value.flat), value)
     if hasattr(value, "swizzle"):
         return value.with_layout(flatten(value.layout))
     return flatten_tuple(value) if type(value) is tuple else to_int(value, "a tuple's leaf")
@@ -150,6 +150,10 @@ def coalesce(layout: Any, profile: Any = None) -> Any:
         if hasattr(layout, "swizzle"):
             return layout.with_layout(coalesce(layout.layout, profile))
         layout = as_layout(layout)
+        if type(layout) is not Layout and type(profile) is not tuple and type(profile) is not list:
+            from . import symbolic
+
+            return symbolic.coalesce(layout)
     if type(profile) is list:
         profile = tuple(profile)
     if type(profile) is tuple:
@@ -176,7 +180,11 @@ def bundle(modes: Any) -> Layout:
     """
     if type(modes) is not list:
         modes = list(modes)
-    return make(tuple([m.shape for m in modes]), tuple([m.stride for m in modes]))
+    result = make(tuple([m.shape for m in modes]), tuple([m.stride for m in modes]))
+    for m in modes:
+        if type(m) is not Layout:
+            return retype(result, m)
+    return result
 
 
 def filter_zeros(layout: Layout) -> Layout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .algebra import merge_modes, shape_of
-from .core import Layout, as_layout, make
+from .core import Layout, SymbolicLayout, as_layout, make
 from .errors import LayoutError
 from .lattice import collision
 from .tuples import product, unwrap
@@ -27,6 +27,10 @@ def complement(layout: Any, cotarget: Any = None) -> Layout:
     """
     if type(layout) is not Layout:
         layout = as_layout(layout)
+    if type(layout) is not Layout or hasattr(cotarget, "free_symbols") or type(cotarget) is SymbolicLayout:
+        from . import symbolic
+
+        return symbolic.complement(layout, cotarget)
     shape, stride = layout.flat
     target = 1
     if cotarget is not None:

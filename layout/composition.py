@@ -73,6 +73,10 @@ def compose_flat(a: Layout, b: Layout) -> Layout:
     >>> compose_flat(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1)))
     Layout(((2, 2), 3), ((24, 2), 8))
     """
+    if type(a) is not Layout or type(b) is not Layout:
+        from . import symbolic
+
+        return symbolic.compose(a, b)
     slope, breaks = steps_of(a)
     parts: list[tuple[int, int, Any]] = []  # (extent, stride in b, stride in R) of every mode of R
     shape = b.shape

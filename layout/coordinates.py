@@ -17,7 +17,7 @@ def idx2crd(index: Any, shape: Any, stride: Any = None) -> IntTuple:
     >>> idx2crd(13, (4, 3)), idx2crd(7, (1, (2, 2)), (0, (1, 2)))
     ((1, 3), (0, (1, 1)))
     """
-    if type(shape) is Layout:
+    if isinstance(shape, Layout):
         shape = shape.shape
     shape = Layout(shape).shape
     index = to_int(index, "an index")
@@ -54,7 +54,7 @@ def crd2idx(coordinate: Any, shape: Any, stride: Any = None) -> Any:
     >>> crd2idx((1, 3), (4, 3)), crd2idx((1, 2), (4, 8), (8, 1))
     (13, 10)
     """
-    if type(shape) is Layout:
+    if isinstance(shape, Layout):
         if stride is None:
             shape, stride = shape.shape, shape.stride
         else:

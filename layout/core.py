@@ -15,6 +15,20 @@ from .errors import LayoutError
 from .tuples import IntTuple, compact_strides, flatten_tuple, product, show, to_int, unwrap
 
 
+def _is_symbolic(t: Any) -> bool:
+    return any(map(_is_symbolic, t)) if type(t) is tuple else hasattr(t, "free_symbols")
+
+
+def _clean_symbol(value: Any, extent: bool) -> Any:
+    if value.is_Integer:
+        return _clean_shape(int(value)) if extent else int(value)
+    if value.is_integer is False or (value.is_number and not value.is_integer):
+        raise LayoutError(f"{value} is not an integer")
+    if extent and value.is_positive is False:
+        raise LayoutError(f"an extent is at least 1, which {value} is not")
+    return value
+
+
 def _clean_shape(shape: Any) -> IntTuple:
     if type(shape) is int:
         if shape < 1:
@@ -24,6 +38,8 @@ def _clean_shape(shape: Any) -> IntTuple:
         return tuple([_clean_shape(element) for element in shape])
     if isinstance(shape, Layout):
         raise LayoutError(f"a shape is an int or a nested tuple of ints, not the layout {shape}")
+    if hasattr(shape, "free_symbols"):
+        return _clean_symbol(shape, True)
     return _clean_shape(to_int(shape, "an extent"))
 
 
@@ -32,6 +48,8 @@ def _clean_stride(stride: Any) -> IntTuple:
         return stride
     if isinstance(stride, (tuple, list)):
         return tuple([_clean_stride(element) for element in stride])
+    if hasattr(stride, "free_symbols"):
+        return _clean_symbol(stride, False)
     return to_int(stride, "a stride")
 
 
@@ -91,6 +109,8 @@ class Layout:
                 raise LayoutError(f"the stride {given} does not have the form of the shape {shape}")
         _set_shape(self, shape)
         _set_stride(self, stride)
+        if type(shape) is not int and (_is_symbolic(shape) or _is_symbolic(stride)):
+            object.__setattr__(self, "__class__", SymbolicLayout)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a layout is immutable: cannot set {name}")
@@ -102,7 +122,7 @@ class Layout:
         return (Layout, (self.shape, self.stride))
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not Layout:
+        if not isinstance(other, Layout):
             return NotImplemented
         return bool(self.shape == other.shape and self.stride == other.stride)
 
@@ -186,7 +206,7 @@ class Layout:
                     offset += digit * d
                 return offset + c * stride[-1]
             if type(c) is not tuple:
-                if hasattr(c, "__array__") and getattr(c, "ndim", 0):
+                if hasattr(c, "__array__") and getattr(c, "ndim", None):
                     return evaluate(self, c)
                 return self(to_int(c, "an index"))
         else:
@@ -236,6 +256,64 @@ class Layout:
             return value
 
 
+class SymbolicLayout(Layout):
+    """A layout with symbolic (sympy) extents or strides: what Layout(...) makes of such arguments.
+
+    Sizes are positive integers; `dimension` declares one with a divisor. Operations hold for all values of the sizes, or say
+    which fact they miss. Evaluate it at coordinates, or put numbers in with `subs`.
+
+    >>> from stridewright.layout import dimension
+    >>> N = dimension("N", multiple_of=64)
+    >>> l = Layout((N, 8), (8, 1))
+    >>> l(3, 2), l[1], l.subs({N: 64})
+    (26, Layout(8, 1), Layout((64, 8), (8, 1)))
+    """
+
+    __slots__ = ()
+
+    def __call__(self, *coordinate: Any) -> Any:
+        """The offset at a coordinate, as an expression; indices need extents that are numbers, but for the last."""
+        c = coordinate[0] if len(coordinate) == 1 else coordinate
+        return _symbolic_offset(c, self.shape, self.stride, self)
+
+    def __iter__(self) -> Iterator[Layout]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __getitem__(self, mode: Any) -> Layout:
+        part = super().__getitem__(mode)
+        return Layout(part.shape, part.stride)
+
+    def slice_and_offset(self, *coordinate: Any) -> tuple[Layout, Any]:
+        """What `slice` returns, and the offset at which it starts."""
+        part, offset = super().slice_and_offset(*coordinate)
+        return Layout(part.shape, part.stride), offset
+
+    def subs(self, values: Any) -> Layout:
+        """The layout with numbers in place of sizes, given as a mapping."""
+        from .symbolic import substitute
+
+        return substitute(self, values)
+
+
+def _symbolic_offset(c: Any, shape: IntTuple, stride: IntTuple, layout: Layout) -> Any:
+    if type(c) is tuple:
+        if type(shape) is not tuple or len(c) != len(shape):
+            raise LayoutError(f"the coordinate {c} does not fit the shape {show(shape)}")
+        return sum([_symbolic_offset(x, s, d, layout) for x, s, d in zip(c, shape, stride, strict=True)])
+    if not hasattr(c, "free_symbols"):
+        c = to_int(c, "a coordinate")
+    if type(shape) is not tuple:
+        return c * stride
+    total: Any = 0
+    for s, d in zip(shape[:-1], stride, strict=False):
+        extent = product(s)
+        if type(extent) is not int or type(c) is not int:
+            raise LayoutError(f"the index {c} has no digits in {layout}: put numbers in with subs first")
+        c, digit = divmod(c, extent)
+        total = total + _symbolic_offset(digit, s, d, layout)
+    return total + _symbolic_offset(c, shape[-1], stride[-1], layout)
+
+
 # The slots' own setters, which the class itself refuses to outside users.
 _slots = vars(Layout)
 _set_shape = _slots["shape"].__set__
@@ -258,15 +336,24 @@ def make(shape: IntTuple, stride: IntTuple) -> Layout:
     return result
 
 
+def retype(result: Layout, like: Layout) -> Layout:
+    """`result` as a layout of the kind of `like`, numeric or symbolic, as far as its parts ask for it.
+
+    >>> retype(Layout(4), Layout(8))
+    Layout(4, 1)
+    """
+    return result if type(like) is Layout else Layout(result.shape, result.stride)
+
+
 def as_layout(value: Any, what: str = "an operand") -> Layout:
     """`value` as a layout: a layout itself, or the column-major layout of an int or a shape.
 
     >>> as_layout(4), as_layout((2, 3))
     (Layout(4, 1), Layout((2, 3), (1, 2)))
     """
-    if type(value) is Layout:
+    if isinstance(value, Layout):
         return value
-    if type(value) is int or isinstance(value, (tuple, list)):
+    if type(value) is int or isinstance(value, (tuple, list)) or hasattr(value, "free_symbols"):
         return Layout(value)
     return Layout(to_int(value, what + " that is not a layout"))
 

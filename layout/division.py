@@ -50,19 +50,23 @@ def logical_divide(layout: Any, tiler: Any, pad: bool = False) -> Any:
     elif tiler.stride != 0:
         filled *= tiler.shape
     whole = filled == total
+    if not whole and not (type(total) is int and type(filled) is int):
+        from .facts import clean
+
+        whole = clean(filled - total) == 0
     if not whole and not pad:
         raise LayoutError(
             f"logical_divide({layout}, {tiler}): tiles of {tiler} do not fill {total} elements: with the rest {rest} they "
             f"take {filled}; pad=True rounds up"
         )
     try:
-        return compose_flat(layout, make((tiler.shape, rest.shape), (tiler.stride, rest.stride)))
+        return compose_flat(layout, bundle([tiler, rest]))
     except LayoutError:
         if not pad or type(tiler.shape) is not int or tiler.stride != 1:
             raise
     layout = _round_up(layout, tiler.shape)
     rest = complement(tiler, size(layout))
-    return compose_flat(layout, make((tiler.shape, rest.shape), (tiler.stride, rest.stride)))
+    return compose_flat(layout, bundle([tiler, rest]))
 
 
 def _round_up(layout: Layout, n: int) -> Layout:

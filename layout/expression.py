@@ -338,7 +338,7 @@ def index_expression(layout: Any, *names: str, ranges: Mapping[str, Any] | None 
     from .tuples import flatten_tuple, product
 
     plain = layout.layout if hasattr(layout, "swizzle") else layout
-    if type(plain) is not Layout:
+    if not isinstance(plain, Layout):
         raise LayoutError(f"an index expression is made from a layout, not from {layout!r}")
     if len(names) == 1 and len(plain) != 1:
         modes = [(plain.shape, plain.stride)]
@@ -357,12 +357,10 @@ def index_expression(layout: Any, *names: str, ranges: Mapping[str, Any] | None 
                 raise LayoutError(f"the range of {name} is empty: {given}")
         leaves, steps = flatten_tuple(shape), flatten_tuple(stride)
         shapes, strides = merge_modes(leaves, steps)
-        if (
-            leaves and leaves[-1] == 1 and (low != 0 or stop != product(shape))
-        ):  # the last mode is unbounded, even of extent 1
-            if not shapes or steps[-1] != shapes[-1] * strides[-1]:
-                shapes.append(1)
-                strides.append(steps[-1])
+        beyond = low != 0 or stop != product(shape)  # the last mode is unbounded, even of extent 1
+        if leaves and leaves[-1] == 1 and beyond and not (shapes and steps[-1] == shapes[-1] * strides[-1]):
+            shapes.append(1)
+            strides.append(steps[-1])
         if shapes:
             _add_mode(terms, name, low, stop, shapes, strides)
     if not hasattr(layout, "swizzle") or layout.swizzle.bits == 0:

@@ -41,6 +41,10 @@ def right_inverse(layout: Any) -> Layout:
     Layout((4, 2), (1, 8))
     """
     layout = as_layout(layout)
+    if type(layout) is not Layout:
+        from . import symbolic
+
+        return symbolic.right_inverse(layout)
     modes = []
     before = 1
     for s, d in zip(*layout.flat, strict=True):
@@ -134,6 +138,10 @@ def left_inverse(layout: Any) -> Layout:
     Layout((2, 3), (1, 1))
     """
     layout = as_layout(layout)
+    if type(layout) is not Layout:
+        from . import symbolic
+
+        return symbolic.left_inverse(layout)
     modes = []
     before = 1
     for s, d in zip(*layout.flat, strict=True):

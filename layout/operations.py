@@ -28,8 +28,8 @@ def compose(a: Any, b: Any) -> Any:
     >>> print(compose(Swizzle(3, 3, 3), Layout((8, 64), (64, 1))))
     S<3,3,3> o (8,64):(64,1)
     """
-    if type(a) is Layout:
-        if type(b) is Layout:
+    if isinstance(a, Layout):
+        if isinstance(b, Layout):
             return compose_flat(a, b)
     elif type(a) is Swizzle:
         return _swizzle_first(a, b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .core import Layout, make
+from .core import Layout, SymbolicLayout, make
 from .errors import LayoutError
 from .swizzle import Swizzle, SwizzledLayout
 from .tuples import IntTuple, to_int
@@ -56,6 +56,10 @@ def upcast(layout: Any, n: int) -> Any:
             f"allowed are strides that {n} divides, and strides d that divide {n} with an extent that {n} / d divides"
         )
 
+    if type(layout) is SymbolicLayout:
+        from . import symbolic
+
+        return symbolic.upcast(layout, n)
     if type(layout) is not Layout:
         raise LayoutError(f"upcast takes a layout, not {layout!r}")
     return make(*cast(layout.shape, layout.stride))
@@ -86,6 +90,10 @@ def downcast(layout: Any, n: int) -> Any:
             return tuple([p[0] for p in pairs]), tuple([p[1] for p in pairs])
         return (s * n, d) if abs(d) == 1 else (s, d * n)
 
+    if type(layout) is SymbolicLayout:
+        from . import symbolic
+
+        return symbolic.downcast(layout, n)
     if type(layout) is not Layout:
         raise LayoutError(f"downcast takes a layout, not {layout!r}")
     return make(*cast(layout.shape, layout.stride))
