@@ -136,8 +136,25 @@ def convert_float(value: Value, source: str, target: str, mode: str, finite: boo
     return int(convert(np.array([value], UNSIGNED[_WIDTH[source]]), source, target, mode, finite, relu)[0])
 
 
+def _bf16_pair(high: Value, low: Value) -> Value | None:
+    """cvt.rn.bf16x2.f32 of arrays without NaN: the epilogue of every GEMM. None if this short way does not apply."""
+    if high.__class__ is not np.ndarray or low.__class__ is not np.ndarray:
+        return None
+    if (np.maximum(high & _MAGNITUDE, low & _MAGNITUDE)).max() > 0x7F800000:
+        return None
+    top = high + _HALF + (high >> _SIXTEEN & _ONE) & _UPPER
+    return top | low + _HALF + (low >> _SIXTEEN & _ONE) >> _SIXTEEN
+
+
+_MAGNITUDE, _HALF, _SIXTEEN, _ONE, _UPPER = (np.uint32(n) for n in (0x7FFFFFFF, 0x7FFF, 16, 1, 0xFFFF0000))
+
+
 def convert_two(high: Value, low: Value, source: str, target: str, mode: str, finite: bool, relu: bool) -> Value:
     """cvt.x2 of two values: `high` into the upper half."""
+    if target == "bf16" and source == "f32" and mode == "rn" and not relu and not finite:
+        pair = _bf16_pair(high, low)
+        if pair is not None:
+            return pair
     width = _WIDTH[target]
     top = convert_float(high, source, target, mode, finite, relu)
     bottom = convert_float(low, source, target, mode, finite, relu)

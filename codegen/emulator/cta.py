@@ -27,7 +27,7 @@ SYSTEM_SHARED = 1024
 class Barrier(Mbarrier):
     """An mbarrier with the gangs that wait on it and the clocks of a race check."""
 
-    __slots__ = ("agent", "clock", "cta", "done_clock", "waiters")
+    __slots__ = ("agent", "clock", "cta", "done_clock", "init_fenced", "initialised", "known", "known_async", "waiters")
 
     def __init__(self, address: int, cta: Cta) -> None:
         super().__init__(address)
@@ -36,6 +36,11 @@ class Barrier(Mbarrier):
         self.clock: Any = None
         self.done_clock: Any = None
         self.agent = -1
+        self.initialised: tuple[int, int, int] = (0, 0, 0)
+        """Clock row of the warp that initialised it, that warp's epoch then, and the instruction."""
+        self.init_fenced = False
+        self.known: set[int] = set()
+        self.known_async: set[int] = set()
 
 
 class NamedBarrier:
@@ -56,22 +61,21 @@ class NamedBarrier:
 class WarpGroup:
     """Four warps that issue wgmma together."""
 
-    __slots__ = ("agent", "committed", "fenced", "modified", "queue")
+    __slots__ = ("agent", "fenced", "queue")
 
     def __init__(self, shared: SharedMemory, numerics: Any) -> None:
         self.queue = WgmmaQueue(shared, numerics)
         self.fenced = False
         self.agent = -1
-        self.committed: list[Any] = []
-        self.modified: set[int] = set()
 
 
 class BulkGroups:
     """Bulk copies of one thread that a bulk_group tracks."""
 
-    __slots__ = ("closed", "groups", "open", "read")
+    __slots__ = ("agent", "closed", "groups", "open", "read")
 
     def __init__(self) -> None:
+        self.agent = -1
         self.open: list[Any] = []
         self.closed: list[list[Any]] = []
         self.groups = 0

@@ -75,6 +75,7 @@ class Emitter:
         self.dirty: set[int] = set()
         self.reads: set[int] = set()
         self.writes: set[int] = set()
+        self.assigned: set[int] = set()
         self.guarded = False
         self.number = 0
         self.current: Instruction | None = None
@@ -147,6 +148,7 @@ class Emitter:
         """The instruction changes these slots of R: local copies are stale."""
         self.loaded.difference_update(slots)
         self.writes.update(slots)
+        self.assigned.update(slots)
 
     def _read(self, slot: int) -> None:
         if slot not in self.writes:
@@ -217,6 +219,7 @@ class Emitter:
         if not isinstance(operand, Register):
             self.unsupported(f"destination {operand}")
         slot, own = operand.slot, bits_of(operand.type)
+        self.assigned.add(slot)
         if own != width:
             if 1 in (own, width):
                 self.unsupported(f"destination {operand} of type .{operand.type}")

@@ -8,7 +8,6 @@ A child of one thread holds plain ints, so a thread elected to run a loop costs 
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +31,8 @@ class Gang:
     """Threads `base .. base + width - 1` of a block, of which `mask` execute."""
 
     __slots__ = (
-        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "instructions", "join", "laneid", "local", "mask",
-        "open", "parameters", "parent", "pc", "program", "registers", "spins", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
+        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "join", "laneid", "local", "mask",
+        "open", "parameters", "parent", "pc", "program", "registers", "start", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
         "warps_cache", "width",
     )  # fmt: skip
 
@@ -56,8 +55,7 @@ class Gang:
         self.join = EXIT
         self.direct = False
         self.collapsed: dict[int, Value] = {}
-        self.instructions = 0
-        self.spins = 0
+        self.start = 0
         self.waiting: Any = None
         self.warps_cache: tuple[int, ...] | None = None
         self.local: Any = None
@@ -141,24 +139,23 @@ class Gang:
 
     def child(self, mask: Any, pc: int, join: int) -> Gang:
         """A gang of the threads in `mask`, at block `pc`, until block `join`."""
-        new = copy.copy(self)
-        new.mask = mask
-        new.pc = pc
-        new.stop = join
-        new.parent = self
-        new.children, new.arrived = [], []
-        new.open, new.instructions, new.spins = 0, 0, 0
-        new.collapsed = {}
+        new = Gang.__new__(Gang)
+        new.program, new.cta, new.base, new.width = self.program, self.cta, self.base, self.width
+        new.tid_x, new.tid_y, new.tid_z, new.laneid, new.warpid = self.tid_x, self.tid_y, self.tid_z, self.laneid, self.warpid
+        new.at, new.carry, new.local = self.at, self.carry, self.local
+        new.mask, new.pc, new.start, new.stop, new.parent = mask, pc, pc, join, self
+        new.children, new.arrived, new.collapsed = [], [], {}
+        new.open, new.join, new.direct = 0, EXIT, False
         new.warps_cache = None
         new.waiting = None
         new.registers = self.registers[:]
-        new.parameters = dict(self.parameters)
+        new.parameters = dict(self.parameters) if self.parameters else {}
         lanes = np.flatnonzero(mask)
         if len(lanes) == 1:
             lane = int(lanes[0])
             new._shrink(lane)
             registers = new.registers
-            for slot in self.program.live[pc]:
+            for slot in self.program.region(pc, join)[0]:
                 value = registers[slot]
                 if value.__class__ is np.ndarray:
                     registers[slot] = new.collapsed[slot] = value[lane].item()
@@ -198,18 +195,20 @@ class Gang:
     def _merge(self) -> None:
         arrived = self.arrived
         own = self.registers
-        live = self.program.live[self.join] if self.join >= 0 else ()
         if not self.direct and len(arrived) == 1:
             child = arrived[0]
-            merged = child.registers[:]
+            merged = child.registers
             for slot, value in child.collapsed.items():
                 if merged[slot].__class__ is value.__class__ and merged[slot] == value:
                     merged[slot] = own[slot]
             self.registers = merged
         else:
-            for slot in live:
+            region = self.program.region
+            slots = {slot for child in arrived for slot in region(child.start, self.join)[1]}
+            for slot in slots:
                 self._merge_slot(slot, own, arrived)
-        self.parameters.update(arrived[0].parameters if arrived else {})
+        if arrived and arrived[0].parameters:
+            self.parameters.update(arrived[0].parameters)
         self.arrived, self.children = [], []
 
     def _merge_slot(self, slot: int, own: list[Any], arrived: list[Gang]) -> None:
@@ -218,23 +217,16 @@ class Gang:
         for child in arrived:
             value = child.registers[slot]
             held = child.collapsed.get(slot)
-            if held is not None and held.__class__ is value.__class__ and held == value:
-                value = old
-            values.append(value)
-        if all(value is old for value in values):
-            return
+            values.append(old if held is not None and held.__class__ is value.__class__ and held == value else value)
         width = self.program.width(slot)
         first = 0
         current = old
         if not self.direct:
             current, first = values[0], 1
         for child, value in zip(arrived[first:], values[first:], strict=True):
-            if value is current or (value.__class__ is int is current.__class__ and value == current):
+            if value is current or (value.__class__ is current.__class__ and value.__class__ is not np.ndarray and value == current):
                 continue
-            if value.__class__ is bool is current.__class__ and value == current:
-                continue
-            value, current = self._plain(value), self._plain(current)
-            current = select(child.mask, value, current, width)
+            current = select(child.mask, self._plain(value), self._plain(current), width)
         own[slot] = current
 
     def _plain(self, value: Any) -> Any:

@@ -372,6 +372,7 @@ def _mov(e: Emitter, i: Instruction) -> None:
         # An accumulator's register is copied as it is, without reading it.
         e.touch((source.slot,))
         e.writes.add(target.slot)
+        e.assigned.add(target.slot)
         e.line(f"R[{target.slot}] = share(R[{source.slot}])")
         return
     e.put(target, e.use(source, width, kind), width)

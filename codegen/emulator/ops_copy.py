@@ -29,12 +29,21 @@ def _threads(g: Gang, m: Any, *values: Value) -> Iterator[tuple[int, tuple[int, 
         yield lane, tuple(int(value[lane]) if value.__class__ is np.ndarray else int(value) for value in values)
 
 
+_Text = tuple[str, Any, Any]
+"""What an operation is, where, and the tensor map if it has one; put into words only for a report."""
+
+
+def _text(parts: _Text) -> str:
+    what, where, bound = parts
+    return f"{what} {where}" if bound is None else f"{what} {where} of {bound.map.dtype} tensor {bound.map.shape}"
+
+
 class _Load:
     """A copy into shared memory of one block or several, each with its barrier."""
 
     __slots__ = ("move", "place", "targets", "text", "who")
 
-    def __init__(self, g: Gang, targets: list[tuple[Cta, int, Barrier, Any]], move: Any, text: str) -> None:
+    def __init__(self, g: Gang, targets: list[tuple[Cta, int, Barrier, Any]], move: Any, text: _Text) -> None:
         self.place = g.at
         self.who = Who(g)
         self.targets = targets
@@ -53,7 +62,7 @@ class _Load:
 
     def describe(self) -> str:
         """For reports."""
-        return self.text
+        return _text(self.text)
 
 
 def _multicast(g: Gang, target: int, barrier: int, ranks: int | None) -> list[tuple[Cta, int, Barrier]]:
@@ -93,8 +102,7 @@ def tensor_load(g: Gang, m: Any, target: Value, tensor: Value, coordinates: tupl
         def move(cta: Cta, address: int, bound: Any = bound, position: Any = position) -> int:
             return int(tensor_copy.load(bound, position, cta.shared, address).bytes)
 
-        text = f"tensor load of box {position} of {bound._allocation.name!r}, issued at {g.program.places[g.at]}"
-        g.cta.machine.fly(_Load(g, targets, move, text))
+        g.cta.machine.fly(_Load(g, targets, move, ("tensor load of box", position, bound)))
 
 
 def bulk_load(
@@ -123,8 +131,7 @@ def bulk_load(
             bulk_copy.between(home.shared, at, cta.shared, address, length)
             return length
 
-        text = f"bulk copy of {length} bytes, issued at {g.program.places[g.at]}"
-        g.cta.machine.fly(_Load(g, targets, move, text))
+        g.cta.machine.fly(_Load(g, targets, move, ("bulk copy of bytes", length, None)))
 
 
 # -- stores: tracked by groups ---------------------------------------------------------------------------------------------------
@@ -135,7 +142,7 @@ class _Store:
 
     __slots__ = ("done", "move", "place", "text")
 
-    def __init__(self, place: int, move: Any, text: str) -> None:
+    def __init__(self, place: int, move: Any, text: _Text) -> None:
         self.place = place
         self.move = move
         self.text = text
@@ -149,7 +156,7 @@ class _Store:
 
     def describe(self) -> str:
         """For reports."""
-        return self.text
+        return _text(self.text)
 
 
 def _groups(g: Gang, lane: int) -> BulkGroups:
@@ -164,7 +171,7 @@ def _lanes(g: Gang, m: Any) -> Any:
     return range(g.width) if m is None else np.flatnonzero(m).tolist()
 
 
-def _issue_store(g: Gang, lane: int, ranges: Any, move: Any, text: str) -> None:
+def _issue_store(g: Gang, lane: int, ranges: Any, move: Any, text: _Text) -> None:
     groups = _groups(g, lane)
     if g.cta.races is not None:
         g.cta.races.bulk_store(g, lane, g.cta, ranges, groups)
@@ -193,8 +200,7 @@ def tensor_store(
             else:
                 tensor_copy.reduce(bound, position, shared, start, reduction)
 
-        text = f"tensor store to box {position} of {bound._allocation.name!r}, issued at {g.program.places[g.at]}"
-        _issue_store(g, lane, ranges, move, text)
+        _issue_store(g, lane, ranges, move, ("tensor store to box", position, bound))
 
 
 def bulk_store(g: Gang, m: Any, target: Value, source: Value, size: Value, reduction: str | None, kind: str | None) -> None:
@@ -208,7 +214,7 @@ def bulk_store(g: Gang, m: Any, target: Value, source: Value, size: Value, reduc
             else:
                 bulk_copy.reduce(memory, to, shared, at, length, kind, reduction)
 
-        _issue_store(g, lane, [(at, at + length)], move, f"bulk store of {length} bytes, issued at {g.program.places[g.at]}")
+        _issue_store(g, lane, [(at, at + length)], move, ("bulk store of bytes", length, None))
 
 
 def bulk_commit(g: Gang, m: Any) -> None:

@@ -66,7 +66,7 @@ def wgmma_issue(
     left = a if sources else _same(g, a, "descriptor of A")
     right = _same(g, b, "descriptor of B")
     if cta.races is not None:
-        cta.races.wgmma(g, group, group.queue.footprint(shape, left, right))
+        cta.races.wgmma(g, group, group.queue.footprint_chunks(shape, left, right))
     group.queue.issue(shape, owner.accumulator, left, right, scale, cta.machine.shuffled and cta.machine.random.random() < 0.5)
 
 

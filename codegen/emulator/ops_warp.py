@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,11 +33,25 @@ def _back(g: Gang, table: Any) -> Any:
     return table.reshape(-1)[: g.width]
 
 
+def _whole_warps(g: Gang, m: Any) -> bool:
+    """Whether of every warp all threads execute or none."""
+    if m is None:
+        return True
+    if g.width % 32:
+        return False
+    counts = np.add.reduce(m.reshape(-1, 32), axis=1, dtype=np.int64)
+    return bool(((counts == 0) | (counts == 32)).all())
+
+
+@functools.cache
+def _leaders(width: int) -> Any:
+    return np.arange(width) % 32 == 0
+
+
 def _check_members(g: Gang, m: Any, members: Value, what: str) -> None:
     """A .sync instruction must be executed by exactly the threads that its mask names (those that have ended aside)."""
-    if m is None and members == 0xFFFFFFFF:
+    if members.__class__ is int and members == 0xFFFFFFFF and _whole_warps(g, m):
         return
-    bits = _table(g, members, np.uint32) >> np.arange(32, dtype=np.uint32) & np.uint32(1) != 0
     active = _active(g, m)
     table = _table(g, members, np.uint32)
     for warp in range(active.shape[0]):
@@ -46,7 +61,6 @@ def _check_members(g: Gang, m: Any, members: Value, what: str) -> None:
         alive = np.zeros(32, np.bool_)
         here = g.cta.alive[base : base + 32]
         alive[: here.size] = here
-        named = bits[warp] if table[warp, 0] == table[warp].max() else bits[warp]
         mask = int(table[warp][active[warp]][0])
         wanted = np.array([mask >> lane & 1 for lane in range(32)], np.bool_)
         missing = wanted & alive & ~active[warp]
@@ -60,7 +74,6 @@ def _check_members(g: Gang, m: Any, members: Value, what: str) -> None:
                 f"{what}: the member mask {mask:#010x} names lane {lane}, but thread {base + lane} does not execute it together with "
                 f"{int(active[warp].sum())} others of its warp"
             )
-        del named
 
 
 def shuffle(g: Gang, m: Any, mode: str, a: Value, b: Value, c: Value, members: Value) -> tuple[Value, Value]:
@@ -159,6 +172,8 @@ def warp_reduce(g: Gang, m: Any, operation: str, value: Value, members: Value, i
 def elect(g: Gang, m: Any, members: Value) -> tuple[Value, Value]:
     """elect.sync -> (whether this lane is the leader, the leader's lane): the lowest lane that the mask names."""
     _check_members(g, m, members, "elect.sync")
+    if m is None:
+        return _leaders(g.width), 0
     active = _active(g, m)
     first = active.argmax(axis=1)
     leaders = np.zeros(active.shape, np.bool_)

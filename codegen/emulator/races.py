@@ -1,6 +1,315 @@
-"""stub"""
+"""Finds races on the shared memory of a cluster by vector clocks: two accesses, one a write, that nothing orders.
+
+Agents are the warps of the cluster, the copies that each mbarrier counts, the wgmmas of each warpgroup (their commit groups are its
+epochs), and the bulk groups of each thread. Every warp has two clocks: what happened before its generic accesses, and what happened
+before the asynchronous operations that it issues. The second knows of generic accesses only what a fence.proxy.async has passed on, so a
+missing proxy fence is an unordered access. Arrivals pass both clocks to a barrier, waits take them from it; a copy's completion
+passes its issuer's clocks and its own epoch (the phase). Which accesses to remember is shadow.py's business.
+
+Rules: PTX ISA 9.0, "Memory Consistency Model" (8.), "Asynchronous Operations", "Async proxy". `strict` also demands a proxy fence between a
+generic read and an asynchronous overwrite, which `lenient` takes as ordered by the barrier between them, as CUTLASS does.
+"""
+
 from __future__ import annotations
-from typing import Any
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .report import Access, Race
+from .shadow import Actor, Conflict, Shadow
+
+if TYPE_CHECKING:
+    from .cta import Barrier, BulkGroups, Cta, Cluster, NamedBarrier, WarpGroup
+    from .gang import Gang
+    from .launch import Launch
+
+WARP, COPY, WGMMA, BULK = "warp", "copy", "wgmma", "bulk"
+
+
 class ClusterRaces:
-    def __init__(self, cluster: Any, launch: Any) -> None:
-        pass
+    """Clocks and shadows of one cluster."""
+
+    def __init__(self, cluster: Cluster, launch: Launch) -> None:
+        self.cluster = cluster
+        self.launch = launch
+        self.warps = -(-launch.threads // 32)
+        count = self.warps * cluster.size
+        self.agents: list[tuple[str, str]] = [
+            (WARP, f"warp {warp} of block {cta.ctaid}") for cta in cluster.ctas for warp in range(self.warps)
+        ]
+        self.clocks = np.zeros((count, 2, count + 64), np.uint32)
+        """[warp, 0]: before its generic accesses; [warp, 1]: before asynchronous operations that it issues."""
+        self.clocks[np.arange(count), 0, np.arange(count)] = 1
+        self.shadows: dict[int, Shadow] = {}
+        self.fenced_inits: list[Barrier] = []
+        self.used: dict[tuple[int, int], int] = {}
+
+    # -- agents ------------------------------------------------------------------------------------------------------------------
+
+    def _agent(self, kind: str, text: str) -> int:
+        self.agents.append((kind, text))
+        if len(self.agents) > self.clocks.shape[2]:
+            old = self.clocks
+            self.clocks = np.zeros((old.shape[0], 2, 2 * old.shape[2]), np.uint32)
+            self.clocks[:, :, : old.shape[2]] = old
+        return len(self.agents) - 1
+
+    def _rows(self, g: Gang, m: Any) -> list[int]:
+        """Clock rows of the warps of the threads in m."""
+        base = g.cta.rank * self.warps
+        if m is None or m is g.mask:
+            return [base + warp for warp in g.warps]
+        return [base + warp for warp in np.unique((np.flatnonzero(m) + g.base) // 32).tolist()]
+
+    def _row(self, g: Gang, lane: int) -> int:
+        return g.cta.rank * self.warps + (g.base + lane) // 32
+
+    def _shadow(self, cta: Cta) -> Shadow:
+        found = self.shadows.get(cta.rank)
+        if found is None:
+            found = self.shadows[cta.rank] = Shadow(cta.shared.base, cta.shared.size)
+        return found
+
+    def _joined(self, held: Any, row: int) -> Any:
+        """The join of a clock that an object holds (or None) with a warp's clocks."""
+        mine = self.clocks[row]
+        if held is None:
+            return mine.copy()
+        if held.shape[1] < mine.shape[1]:
+            held = np.pad(held, ((0, 0), (0, mine.shape[1] - held.shape[1])))
+        return np.maximum(held, mine, out=held)
+
+    def _acquire(self, row: int, clock: Any) -> None:
+        if clock is not None:
+            mine = self.clocks[row, :, : clock.shape[1]]
+            np.maximum(mine, clock, out=mine)
+
+    def _tick(self, row: int) -> None:
+        self.clocks[row, 0, row] += 1
+
+    # -- accesses ----------------------------------------------------------------------------------------------------------------
+
+    def generic(self, g: Gang, m: Any, cta: Cta, address: Any, size: int, write: bool) -> None:
+        """Loads and stores of threads."""
+        shadow = self._shadow(cta)
+        for row in self._rows(g, m):
+            clock = self.clocks[row, 0]
+            actor = Actor(row, int(clock[row]), clock)
+            if address.__class__ is int:
+                ranges = ((address, address + size),)
+                found = shadow.write(actor, ranges, g.at) if write else shadow.read(actor, ranges, g.at)
+            else:
+                first = 32 * (row % self.warps) - g.base
+                part = slice(max(first, 0), first + 32)
+                mask = None if m is None else m[part]
+                access = shadow.write_lanes if write else shadow.read_lanes
+                found = access(actor, address[part], size, g.at, mask)
+            if found:
+                self._report(found, cta, row, "st.shared" if write else "ld.shared")
+
+    def atomic(self, g: Gang, m: Any, cta: Cta, address: Any, size: int) -> None:
+        """Atomics do not race with each other; what they are ordered with is not checked."""
+
+    def global_order(self, g: Gang, m: Any, address: Any, order: Any, write: Any) -> None:
+        """Ordered accesses to global memory: no shared memory is ordered by them here."""
+
+    def warp_sync(self, g: Gang, m: Any) -> None:
+        """A warp is one agent: its threads are ordered already."""
+
+    def bulk_load(self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier) -> Any:
+        """A copy into shared memory is issued: it may write from now on. Returns the stamp for its completion."""
+        row = self._row(g, lane)
+        self._check_init(barrier, row, g, True)
+        clock = self.clocks[row, 1]
+        found = self._shadow(cta).write(Actor(barrier.agent, barrier.phase + 1, clock), ranges, g.at)
+        if found:
+            self._report(found, cta, row, "copy into shared memory")
+        return self.clocks[row].copy()
+
+    def bulk_source(self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier) -> None:
+        """The shared memory that a copy to another block reads."""
+        row = self._row(g, lane)
+        found = self._shadow(cta).read(Actor(barrier.agent, barrier.phase + 1, self.clocks[row, 1]), ranges, g.at)
+        if found:
+            self._report(found, cta, row, "copy out of shared memory")
+
+    def landed(self, barrier: Barrier, stamp: Any) -> None:
+        """A copy has completed: whoever sees the phase complete is ordered after its issue."""
+        if stamp is None:
+            return
+        if barrier.clock is None:
+            barrier.clock = stamp.copy()
+            return
+        size = max(stamp.shape[1], barrier.clock.shape[1])
+        joined = np.zeros((2, size), np.uint32)
+        joined[:, : stamp.shape[1]] = stamp
+        mine = joined[:, : barrier.clock.shape[1]]
+        np.maximum(mine, barrier.clock, out=mine)
+        barrier.clock = joined
+
+    def bulk_store(self, g: Gang, lane: int, cta: Cta, ranges: Any, groups: BulkGroups) -> None:
+        """A copy out of shared memory is issued: it may read until its group is waited for."""
+        row = self._row(g, lane)
+        if groups.agent < 0:
+            groups.agent = self._agent(BULK, f"bulk groups of thread {g.base + lane} of block {cta.ctaid}")
+        found = self._shadow(cta).read(Actor(groups.agent, groups.groups + 1, self.clocks[row, 1]), ranges, g.at)
+        if found:
+            self._report(found, cta, row, "copy out of shared memory")
+
+    def bulk_wait(self, g: Gang, lane: int, groups: BulkGroups) -> None:
+        """Groups have read their source."""
+        if groups.agent >= 0:
+            self.clocks[self._row(g, lane), :, groups.agent] = groups.read
+
+    def wgmma(self, g: Gang, group: WarpGroup, chunks: Any) -> None:
+        """A wgmma is issued: it may read its operands until its group is waited for."""
+        cta = g.cta
+        if group.agent < 0:
+            group.agent = self._agent(WGMMA, f"wgmma of warpgroup {g.base // 128} of block {cta.ctaid}")
+        row = cta.rank * self.warps + g.base // 32
+        clock = self.clocks[row : row + 4, 1].min(axis=0)
+        found = self._shadow(cta).read_chunks(Actor(group.agent, group.queue.groups + 1, clock), chunks, g.at)
+        if found:
+            self._report(found, cta, row, "wgmma")
+
+    def wgmma_wait(self, g: Gang, group: WarpGroup) -> None:
+        """wgmma groups are complete."""
+        if group.agent >= 0:
+            row = g.cta.rank * self.warps + g.base // 32
+            self.clocks[row : row + 4, :, group.agent] = group.queue.complete
+
+    # -- order -------------------------------------------------------------------------------------------------------------------
+
+    def fence_proxy(self, g: Gang, m: Any) -> None:
+        """fence.proxy.async: asynchronous operations from here on come after all that came before."""
+        for row in self._rows(g, m):
+            np.maximum(self.clocks[row, 1], self.clocks[row, 0], out=self.clocks[row, 1])
+            self._tick(row)
+
+    def barrier_init(self, g: Gang, m: Any, barrier: Barrier) -> None:
+        """A new barrier: a new agent for its copies."""
+        row = self._rows(g, m)[0]
+        barrier.agent = self._agent(COPY, f"copies on mbarrier {barrier.address:#x} of block {barrier.cta.ctaid}")
+        barrier.clock = barrier.done_clock = None
+        barrier.initialised = (row, int(self.clocks[row, 0, row]), g.at)
+        barrier.init_fenced = False
+        barrier.known = {row}
+        barrier.known_async = set()
+
+    def fence_barrier_init(self, g: Gang, m: Any) -> None:
+        """fence.mbarrier_init: barriers that these warps initialised are visible to asynchronous operations and other blocks."""
+        rows = set(self._rows(g, m))
+        for cta in self.cluster.ctas:
+            for barrier in cta.barriers.values():
+                if barrier.initialised[0] in rows and not barrier.init_fenced:
+                    barrier.init_fenced = True
+                    self.fenced_inits.append(barrier)
+
+    def _check_init(self, barrier: Barrier, row: int, g: Gang, asynchronous: bool) -> None:
+        """The initialisation of a barrier must be ordered before its use."""
+        if row in (barrier.known_async if asynchronous else barrier.known):
+            return
+        owner, epoch, at = barrier.initialised
+        if row not in barrier.known and self.clocks[row, 0, owner] < epoch:
+            self._rule(barrier, row, g, at, "a barrier (bar.sync, barrier.cluster) between mbarrier.init and its use by other warps")
+        elif asynchronous and not barrier.init_fenced and self.clocks[row, 1, owner] < epoch:
+            self._rule(barrier, row, g, at, "fence.mbarrier_init or fence.proxy.async after mbarrier.init, before asynchronous operations")
+        barrier.known.add(row)
+        if asynchronous:
+            barrier.known_async.add(row)
+
+    def _rule(self, barrier: Barrier, row: int, g: Gang, at: int, missing: str) -> None:
+        if self.launch.lenient:
+            return
+        places = self.launch.program.places
+        first = Access(self.agents[barrier.initialised[0]][1], "mbarrier.init", str(places[at]))
+        second = Access(self.agents[row][1], "its use", str(places[g.at]))
+        self.launch.checks.report(Race("barrier used before it is ready", first, second, barrier.cta.ctaid, barrier.address, missing))
+
+    def arrive(self, barrier: Barrier, g: Gang, m: Any, release: bool) -> None:
+        """Before an arrival: it passes on what its warps know."""
+        for row in self._rows(g, m):
+            self._check_init(barrier, row, g, False)
+            if release:
+                barrier.clock = self._joined(barrier.clock, row)
+                self._tick(row)
+
+    def touch_barrier(self, barrier: Barrier, g: Gang, m: Any) -> None:
+        """expect_tx and the like."""
+        for row in self._rows(g, m):
+            self._check_init(barrier, row, g, False)
+
+    def phase_complete(self, barrier: Barrier) -> None:
+        """The phase's copies are done: its number is their epoch."""
+        clock = barrier.clock
+        size = self.clocks.shape[2]
+        if clock is None:
+            clock = np.zeros((2, size), np.uint32)
+        elif clock.shape[1] <= barrier.agent:
+            clock = np.pad(clock, ((0, 0), (0, size - clock.shape[1])))
+        clock[:, barrier.agent] = barrier.phase
+        barrier.done_clock = clock
+        barrier.clock = None
+
+    def wait(self, barrier: Barrier, g: Gang, m: Any, acquire: bool) -> None:
+        """A wait has seen the last phase complete."""
+        for row in self._rows(g, m):
+            self._check_init(barrier, row, g, False)
+            if acquire:
+                self._acquire(row, barrier.done_clock)
+
+    def named_arrive(self, g: Gang, barrier: NamedBarrier) -> None:
+        """bar.sync and bar.arrive."""
+        for row in self._rows(g, g.mask):
+            barrier.clock = self._joined(barrier.clock, row)
+            self._tick(row)
+
+    def named_complete(self, cta: Cta, barrier: NamedBarrier) -> None:
+        """Everybody who waits knows what everybody who arrived knew."""
+        for g in barrier.waiters:
+            for row in self._rows(g, g.mask):
+                self._acquire(row, barrier.clock)
+
+    def cluster_arrive(self, g: Gang, release: bool) -> None:
+        """barrier.cluster.arrive."""
+        if release:
+            for row in self._rows(g, g.mask):
+                self.cluster.clock = self._joined(self.cluster.clock, row)
+                self._tick(row)
+
+    def cluster_wait(self, g: Gang) -> None:
+        """barrier.cluster.wait. Barriers whose initialisation was fenced are known even after a relaxed arrive."""
+        for row in self._rows(g, g.mask):
+            self._acquire(row, self.cluster.done_clock)
+            for barrier in self.fenced_inits:
+                barrier.known.add(row)
+
+    # -- reports -----------------------------------------------------------------------------------------------------------------
+
+    def _report(self, conflicts: list[Conflict], cta: Cta, row: int, operation: str) -> None:
+        places = self.launch.program.places
+        for one in conflicts:
+            kind, first_text = self.agents[one.other_agent]
+            mine, second_text = self.agents[one.agent]
+            known = one.other_agent < len(self.agents) and int(self.clocks[row, 0, one.other_agent]) >= one.other_epoch
+            if self.launch.lenient and one.kind == "write after read" and kind == WARP and mine != WARP and known:
+                continue
+            instruction = self.launch.program.instructions[one.other_where]
+            first = Access(first_text, instruction.opcode, str(places[one.other_where]))
+            second = Access(second_text if mine == WARP else f"{second_text}, issued by {self.agents[row][1]}", operation, str(places[one.where]))
+            missing = self._missing(kind, mine, one.kind, known)
+            self.launch.checks.report(Race(one.kind, first, second, cta.ctaid, one.low, missing))
+
+    @staticmethod
+    def _missing(first: str, second: str, kind: str, known: bool) -> str:
+        if first == WARP and second == WARP:
+            return "a barrier between the two warps"
+        if first == WARP:
+            fence = "fence.proxy.async after the generic access, before the barrier that orders the two"
+            return fence if known else f"a barrier between the two, and {fence}"
+        if first == COPY:
+            return "a wait on the copy's mbarrier for the phase that counts it"
+        if first == WGMMA:
+            return "wgmma.wait_group for the group that reads this memory, before the barrier that hands it over"
+        return "cp.async.bulk.wait_group.read for the group that reads this memory, before the barrier that hands it over"

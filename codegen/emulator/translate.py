@@ -73,6 +73,9 @@ class Program:
         self.largest_register_count = _largest_register_count(self.instructions)
         self.fragments = _fragment_slots(self.instructions)
         self.live: dict[int, tuple[int, ...]] = {}
+        self._reads: dict[int, set[int]] = {}
+        self._assigned: dict[int, set[int]] = {}
+        self._regions: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self.source = self._translate()
         self.sizes = [len(block.instructions) for block in self.blocks]
         scope = dict(namespace())
@@ -82,6 +85,23 @@ class Program:
     def fresh_registers(self) -> list[Any]:
         """A register list for a new gang."""
         return self._default[:]
+
+    def region(self, start: int, join: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the blocks from `start` to `join`: slots they may read at entry, and slots they write that `join` may read."""
+        found = self._regions.get((start, join))
+        if found is None:
+            blocks, stack = set(), [start]
+            while stack:
+                block = stack.pop()
+                if block not in blocks and block != join and block >= 0:
+                    blocks.add(block)
+                    stack.extend(self.blocks[block].successors)
+            reads: set[int] = set().union(*(self._reads[block] for block in blocks))
+            assigned: set[int] = set().union(*(self._assigned[block] for block in blocks))
+            read = tuple(slot for slot in self.live[start] if slot in reads) if start >= 0 else ()
+            written = tuple(slot for slot in self.live[join] if slot in assigned) if join >= 0 else ()
+            found = self._regions[start, join] = read, written
+        return found
 
     def width(self, slot: int) -> int:
         """Bits of a register."""
@@ -127,6 +147,8 @@ class Program:
             ends[index] = self._block(e, index, self.blocks[index])
         reads = {index: e.reads for index, e in emitters.items()}
         writes = {index: e.writes for index, e in emitters.items()}
+        self._reads = reads
+        self._assigned = {index: e.assigned for index, e in emitters.items()}
         inside, outside = liveness(self.blocks, reads, writes)
         self.live = {index: tuple(sorted(slots)) for index, slots in inside.items()}
         text: list[str] = []
@@ -218,6 +240,7 @@ class Program:
         assert isinstance(target, Register) and isinstance(source, Register)
         e.touch(tuple(range(source.slot, source.slot + count)))
         e.writes.update(range(target.slot, target.slot + count))
+        e.assigned.update(range(target.slot, target.slot + count))
         e.lines.append(f"move_range(g, R, {target.slot}, {source.slot}, {count})")
 
 
