@@ -17,10 +17,10 @@ def sources(folder: str) -> list[Path]:
     return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
 
 
-def imports(path: Path, top_level_only: bool = False) -> Iterator[tuple[int, str]]:
+def imports(path: Path) -> Iterator[tuple[int, str]]:
     """Line and dotted name of every import; relative ones with their leading dots."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body if top_level_only else ast.walk(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -60,16 +60,6 @@ def test_folders_are_never_imported_as_top_level_modules(folder: str) -> None:
         for path in sources(folder)
         for line, name in imports(path)
         if name.split(".")[0] in ORDER
-    ]
-    assert not wrong
-
-
-def test_the_algebra_imports_numpy_and_sympy_only_when_needed() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {name}"
-        for path in sources("layout")
-        for line, name in imports(path, top_level_only=True)
-        if name.split(".")[0] in ("numpy", "sympy", "ml_dtypes", "matplotlib")
     ]
     assert not wrong
 

@@ -231,7 +231,7 @@ def show(run: Run, reason: str, out: Console) -> None:
     """Print the report for people."""
 
     def line(name: str, text: str, style: str | None = None) -> None:
-        out.print(f"  {name:<14}{text}", markup=False, style=style)
+        out.print(f"  {name:<15}{text}", markup=False, style=style)
 
     gemm = run.gemm
     problem = gemm.config.problem
