@@ -2,10 +2,10 @@
 
     python benchmarks/probe_hopper.py FOLDER
 
-writes FOLDER/probe_hopper.json and prints a summary: fragment maps by tagging, matrix descriptors through wgmma, TMA boxes
-byte by byte, the driver's verdict on random tensor maps, and wavefronts under ncu. Every section runs in a process of its own,
-so that a fault in one loses no other. Needs a GPU of compute capability 9.0, its driver, NVRTC or nvcc, numpy; ncu for the
-last section. Nothing on the GPU is set or reset. About a minute.
+writes FOLDER/probe_hopper.json and prints a summary: fragment maps by tagging, matrix descriptors through wgmma, TMA
+boxes byte by byte, the driver's verdict on random tensor maps, and wavefronts under ncu. Every section runs in a
+process of its own, so that a fault in one loses no other. Needs a GPU of compute capability 9.0, its driver, NVRTC or
+nvcc, numpy; ncu for the last section. Nothing on the GPU is set or reset. About a minute.
 """
 
 from __future__ import annotations

@@ -41,10 +41,10 @@ class Access:
     """What one warp does in one instruction.
 
     ``bytes`` a lane (1, 2, 4, 8 or 16; 16 for a row of ldmatrix, stmatrix and for wgmma). ``lanes``: for every lane the
-    index or coordinate in the layout at which it begins, None for a lane that is switched off; or a Layout from lane to index;
-    None means lane l has index l, 32 of them. For ldmatrix and stmatrix the lanes are the 8, 16 or 32 row addresses.
-    ``op``: ld, st, ldmatrix, stmatrix; wgmma (an operand read: lanes are its 16-byte chunks, any number) or tma (a
-    write or read by the copy engine, which only restricts the swizzles of ``suggest_swizzle``).
+    index or coordinate in the layout at which it begins, None for a lane that is switched off; or a Layout from lane to
+    index; None means lane l has index l, 32 of them. For ldmatrix and stmatrix the lanes are the 8, 16 or 32 row
+    addresses. ``op``: ld, st, ldmatrix, stmatrix; wgmma (an operand read: lanes are its 16-byte chunks, any number) or
+    tma (a write or read by the copy engine, which only restricts the swizzles of ``suggest_swizzle``).
     ``element_bytes``: bytes of one unit of the layout's offsets; 1 when the layout maps to bytes.
 
     >>> Access(4).op
@@ -102,7 +102,8 @@ def _size(layout: Layout) -> int:
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: its active lanes, the wavefronts it takes, and for the busiest banks the lanes whose words differ there.
+    """One phase: its active lanes, the wavefronts it takes, and for the busiest banks the lanes whose words differ
+    there.
 
     ``collisions``: (bank, lanes) with one lane for each different word, only where a bank has more than one word.
     """
@@ -217,8 +218,8 @@ def f2_rank(vectors: Sequence[int]) -> int:
 def linear_wavefronts(offsets: Sequence[int | None], lanes: Sequence[int], size: int) -> int | None:
     """The wavefronts of one phase by rank: 2 ** (rank of its words - rank of their banks).
 
-    None where the lanes are no power of two, some are off or the addresses are no affine map of the lane's bits over F2. The
-    words a wide access touches count as further bits of the lane.
+    None where the lanes are no power of two, some are off or the addresses are no affine map of the lane's bits over
+    F2. The words a wide access touches count as further bits of the lane.
 
     >>> linear_wavefronts([128 * i for i in range(32)], range(32), 4)
     32
@@ -264,7 +265,8 @@ def report_of_offsets(offsets: Sequence[int | None], access: Access) -> BankRepo
 
 
 def bank_report(layout: Any, access: Access) -> BankReport:
-    """Wavefronts, ideal, ratio and colliding lanes of one warp's access to ``layout``, a Layout with or without swizzle.
+    """Wavefronts, ideal, ratio and colliding lanes of one warp's access to ``layout``, a Layout with or without
+    swizzle.
 
     Raises LayoutError for a misaligned access. Source: the module's text.
 

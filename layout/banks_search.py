@@ -1,7 +1,7 @@
 """The smallest swizzle that makes given shared-memory accesses free of conflicts, or the proof that none does.
 
-A swizzle matters to the banks only through the bits it changes among address bits 2 to 6, and only while the bits it reads
-are bits that the layout's offsets use; all others act as the identity or as a smaller one. So the swizzles that
+A swizzle matters to the banks only through the bits it changes among address bits 2 to 6, and only while the bits it
+reads are bits that the layout's offsets use; all others act as the identity or as a smaller one. So the swizzles that
 differ in effect are finitely many, and trying them all is a proof. They are tried in order of size: fewest bits, then
 the least distance, then the lowest base.
 """
@@ -34,9 +34,9 @@ class NoSwizzleError(LayoutError):
 
 @dataclass(frozen=True)
 class SwizzleSearch:
-    """Outcome of a search. ``swizzle``: the smallest that makes all accesses ideal, as (bits, base, shift) in the layout's
-    units, None if none does; ``best``: the one with the fewest wavefronts; ``best_wavefronts`` and ``ideal`` sums over the
-    accesses; ``plain_wavefronts`` without a swizzle; ``tried`` the number of swizzles tried.
+    """Outcome of a search. ``swizzle``: the smallest that makes all accesses ideal, as (bits, base, shift) in the
+    layout's units, None if none does; ``best``: the one with the fewest wavefronts; ``best_wavefronts`` and ``ideal``
+    sums over the accesses; ``plain_wavefronts`` without a swizzle; ``tried`` the number of swizzles tried.
     ``impossible``: indices of the accesses that no candidate makes ideal, even alone.
     """
 
@@ -84,8 +84,8 @@ def _unit_bits(accesses: Sequence[Access]) -> int:
 def _candidates(top: int, vector: int, unit: int, hardware: bool) -> Iterator[tuple[int, int, int]]:
     """(bits, base, shift) on byte addresses whose effects on banks differ, smallest first.
 
-    ``top``: address bits in use; ``vector``: log2 of the widest access, whose bytes must stay together; ``unit``: log2 of
-    the layout's unit, below which no swizzle in its units reaches; ``hardware``: only what TMA can do.
+    ``top``: address bits in use; ``vector``: log2 of the widest access, whose bytes must stay together; ``unit``: log2
+    of the layout's unit, below which no swizzle in its units reaches; ``hardware``: only what TMA can do.
     """
     if hardware:
         # CUtensorMapSwizzle 32B, 64B, 128B: XOR of bits 7.. into bits 4.. (PTX ISA 9.1 section 5.5.7).
@@ -114,7 +114,8 @@ def _apply(addresses: Any, bits: int, base: int, shift: int) -> Any:
 
 @dataclass(frozen=True)
 class _Group:
-    """Accesses of one kind, evaluated at once: their numbers, and addresses and lane masks of shape (accesses, lanes)."""
+    """Accesses of one kind, evaluated at once: their numbers, and addresses and lane masks of shape (accesses,
+    lanes)."""
 
     members: list[int]
     size: int

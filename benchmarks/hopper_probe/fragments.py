@@ -32,7 +32,8 @@ A_TYPES = [("f32", "bf16", 16), ("f32", "f16", 16), ("f32", "tf32", 8), ("f32", 
 
 
 def tagged(numbers: Array, other: int, k: int, first: bool) -> tuple[Array, Array]:
-    """A (rows of ``numbers``) and B such that the product is ``numbers`` of the row, or of the column if not ``first``."""
+    """A (rows of ``numbers``) and B such that the product is ``numbers`` of the row, or of the column if not
+    ``first``."""
     parts = digits(numbers, 3)
     tags, weights = np.zeros((numbers.size, k), np.int64), np.zeros((other, k), np.int64)
     for i, part in enumerate(parts):

@@ -153,7 +153,8 @@ TMA_SHARED = 200 * 1024  # the largest box of these probes, with what lies befor
 
 
 def tma_kernel(rank: int, store: bool) -> str:
-    """One copy of a box at given coordinates; a load is waited for on its mbarrier and all shared memory is written out."""
+    """One copy of a box at given coordinates; a load is waited for on its mbarrier and all shared memory is written
+    out."""
     coordinates = ", ".join(f'"r"(c{i})' for i in range(rank))
     parameters = ", ".join(f"int c{i}" for i in range(rank))
     if store:
@@ -208,7 +209,8 @@ UNROLL = 64
 
 
 def bank_kernel(op: str, size: int) -> str:
-    """One warp runs the access UNROLL times at base + offsets[lane]; the name is op and size (matrices for the last two)."""
+    """One warp runs the access UNROLL times at base + offsets[lane]; the name is op and size (matrices for the last
+    two)."""
     if op in ("ld", "st"):
         shape = {4: ("b32", 1), 8: ("v2.b32", 2), 16: ("v4.b32", 4)}[size]
         registers = shape[1]

@@ -64,7 +64,8 @@ def probe_descriptors(device: Any) -> list[dict[str, Any]]:
         module.launch(name, 128, [*buffers, STEPS, out], kernels.WGMMA_SHARED)
         flat = np.zeros(64 * N)
         flat[placed(wgmma_d_layout(N, dtype), 128)] = results(out.read(), d)
-        wrong = int((flat.reshape(N, 64).T != left @ right.T).sum())
+        product = flat.reshape(N, 64).T
+        wrong = int((product != left @ right.T).sum())
         for buffer in (*buffers, out):
             buffer.free()
         what = f"{dtype} A {a_major} {a_swizzle}, B {b_major} {b_swizzle}, atoms {order}"

@@ -12,7 +12,15 @@ from functools import cache
 from ..core import Layout
 from . import fragments
 from .dtypes import data_type
-from .instruction_descriptors import ACCUMULATORS, DENSE_K, OPERAND_CODES, SCALES, instruction_descriptor, legal_m, legal_n
+from .instruction_descriptors import (
+    ACCUMULATORS,
+    DENSE_K,
+    OPERAND_CODES,
+    SCALES,
+    instruction_descriptor,
+    legal_m,
+    legal_n,
+)
 from .tensor_memory import accumulator_layout, data_path, mma_operand_layouts
 from .tensor_memory_moves import LOAD_SHAPES, REPEATS, tensor_memory_access, tensor_memory_copies
 
@@ -24,8 +32,8 @@ _PTX_TCGEN05 = "PTX ISA 9.1 9.7.16; CuTe traits; not run on a Blackwell"
 
 @dataclass(frozen=True)
 class Atom:
-    """One instruction: ``shape`` its sizes, ``types`` of its operands, ``layouts`` by operand name, ``arch`` the first that
-    has it, ``source`` where the layouts come from, ``note`` what else is fixed.
+    """One instruction: ``shape`` its sizes, ``types`` of its operands, ``layouts`` by operand name, ``arch`` the first
+    that has it, ``source`` where the layouts come from, ``note`` what else is fixed.
     """
 
     name: str
@@ -92,7 +100,9 @@ def _matrix_moves() -> Iterator[Atom]:
                 name = f"{op}.x{matrices}" + (".trans" if trans else "")
                 layouts = (("registers", layout_of(matrices, trans)), ("rows", fragments.ldmatrix_row_layout(matrices)))
                 yield Atom(name, (8, 8, matrices), ("b16",), layouts, arch, _PTX_MATRIX)
-    yield Atom("movmatrix.trans", (8, 8), ("b16",), (("registers", fragments.movmatrix_layout()),), "sm_75", _PTX_MATRIX)
+    yield Atom(
+        "movmatrix.trans", (8, 8), ("b16",), (("registers", fragments.movmatrix_layout()),), "sm_75", _PTX_MATRIX
+    )
 
 
 def _tcgen05_mma() -> Iterator[Atom]:
@@ -129,13 +139,13 @@ def _tcgen05_moves() -> Iterator[Atom]:
                 layouts = (("value_id", access.value_id), ("registers", access.registers))
                 for op, suffix in (("ld", ".pack::16b"), ("st", ".unpack::16b")):
                     name = f"tcgen05.{op}.{shape}.x{repeat}" + (suffix if packed else "")
-                    size = (lanes, width * repeat)
+                    extent = (lanes, width * repeat)
                     note = f"{registers * repeat} registers"
-                    yield Atom(name, size, ("b32",), layouts, "sm_100a", _PTX_TCGEN05, note)
+                    yield Atom(name, extent, ("b32",), layouts, "sm_100a", _PTX_TCGEN05, note)
     for copy in tensor_memory_copies():
-        layouts = (("value_id", copy.value_id), ("source", copy.source), ("destination", copy.destination))
-        shape = tuple(int(part) for part in copy.shape.removesuffix("b").split("x"))
-        yield Atom(f"tcgen05.cp.{copy.name}", shape, ("b8",), layouts, "sm_100a", _PTX_TCGEN05)
+        parts = (("value_id", copy.value_id), ("source", copy.source), ("destination", copy.destination))
+        size = tuple(int(part) for part in copy.shape.removesuffix("b").split("x"))
+        yield Atom(f"tcgen05.cp.{copy.name}", size, ("b8",), parts, "sm_100a", _PTX_TCGEN05)
 
 
 @cache

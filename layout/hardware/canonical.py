@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 Tile = Layout | SwizzledLayout
 
-# PTX ISA 9.1, table 39 of 9.7.16: what tcgen05.mma takes from shared memory; f8f6f4 reads 4- and 6-bit values padded to 8.
+# PTX ISA 9.1, table 39 of 9.7.16: what tcgen05.mma takes from shared memory; f8f6f4 reads 4- and 6-bit values padded to
+# 8.
 _TCGEN05_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8", "e2m1", "e2m1_padded", "e2m3", "e3m2")
 
 
 @dataclass(frozen=True)
 class CanonicalOperand:
-    """A recognised tile: ``descriptor`` of its first instruction, ``major``, ``rows``, and ``k_advance``, a Layout from the
-    number of the instruction along K to what is added to the descriptor's start field, in units of 16 bytes.
+    """A recognised tile: ``descriptor`` of its first instruction, ``major``, ``rows``, and ``k_advance``, a Layout from
+    the number of the instruction along K to what is added to the descriptor's start field, in units of 16 bytes.
     """
 
     descriptor: MatrixDescriptor
@@ -171,9 +172,9 @@ def _check_type(dtype: str, arch: str, major: str, mode: SwizzleMode) -> None:
 def recognise(layout: Tile, dtype: str, arch: str = "sm_90a", major: str = "k", address: int = 0) -> CanonicalOperand:
     """The canonical operand that a tile in shared memory is.
 
-    ``layout``: (rows, k) -> element offset; ``address``: the byte at which offset 0 lies, as the descriptor counts
-    it (a shared-memory window address). Raises HardwareError naming the nearest canonical form and the first element that is
-    elsewhere, or the field that does not fit.
+    ``layout``: (rows, k) -> element offset; ``address``: the byte at which offset 0 lies, as the descriptor counts it
+    (a shared-memory window address). Raises HardwareError naming the nearest canonical form and the first element that
+    is elsewhere, or the field that does not fit.
 
     >>> tile = smem_tile("64B", "k", "bf16", 128, 64)
     >>> print(recognise(tile, "bf16", "sm_100a").k_advance)

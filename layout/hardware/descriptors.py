@@ -47,8 +47,8 @@ def is_blackwell(arch: str) -> bool:
 class MatrixDescriptor:
     """A matrix descriptor's fields. ``start``, ``leading`` (LBO) and ``stride`` (SBO) are in bytes, multiples of 16.
 
-    ``swizzle`` is the name of a mode; ``base_offset`` 0..7 is subtracted from the 128-byte line number before the
-    XOR; ``absolute_leading`` (sm_103a, bit 52) says that LBO is an address; ``ignored`` holds bits that hardware does not
+    ``swizzle`` is the name of a mode; ``base_offset`` 0..7 is subtracted from the 128-byte line number before the XOR;
+    ``absolute_leading`` (sm_103a, bit 52) says that LBO is an address; ``ignored`` holds bits that hardware does not
     look at (decoded from a word, never encoded anew).
     """
 

@@ -24,7 +24,8 @@ WARP = 32
 
 
 def wgmma_n_values(dtype: str = "bf16") -> tuple[int, ...]:
-    """The legal N of one wgmma with inputs of that type (PTX 9.7.15.2): every 8 up to 256; integers 8, 16, 24, then by 16.
+    """The legal N of one wgmma with inputs of that type (PTX 9.7.15.2): every 8 up to 256; integers 8, 16, 24, then by
+    16.
 
     >>> len(wgmma_n_values("bf16")), wgmma_n_values("s8")[:6]
     (32, (8, 16, 24, 32, 48, 64))
@@ -223,7 +224,8 @@ def movmatrix_layout() -> Layout:
     >>> movmatrix_layout()(1, 0)
     16
     """
-    # The fragment of an 8x8 matrix numbers element (row, column) 8 * row + column = 2 * lane + half; the result is transposed.
+    # The fragment of an 8x8 matrix numbers element (row, column) 8 * row + column = 2 * lane + half; the result is
+    # transposed.
     return Layout(((4, 8), 2), ((16, 1), 8))
 
 

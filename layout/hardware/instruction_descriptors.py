@@ -80,8 +80,8 @@ def legal_n(kind: str, cta_group: int = 1, ws: bool = False) -> tuple[int, ...]:
 class InstructionDescriptor:
     """The fields of an instruction descriptor. ``m`` and ``n`` are the whole instruction's, over both CTAs of a pair.
 
-    ``k`` is 0 for the kind's own K, 96 for mxf4 and mxf4nvf4 on sm_103a. Scale fields count for block-scaled kinds alone,
-    ``saturate`` for i8, ``max_shift`` (0, 8, 16, 32) for .ws.
+    ``k`` is 0 for the kind's own K, 96 for mxf4 and mxf4nvf4 on sm_103a. Scale fields count for block-scaled kinds
+    alone, ``saturate`` for i8, ``max_shift`` (0, 8, 16, 32) for .ws.
     """
 
     kind: str
@@ -126,7 +126,9 @@ class InstructionDescriptor:
         n=204: must be one of 8, 16, 24 .. 256 for kind f16, cta_group 1 (PTX table 39); nearest 200, 208
         """
         if self.kind not in KINDS:
-            return [Problem("kind", self.kind, f"must be one of {', '.join(KINDS)}", f"nearest {nearest(self.kind, KINDS)}")]
+            return [
+                Problem("kind", self.kind, f"must be one of {', '.join(KINDS)}", f"nearest {nearest(self.kind, KINDS)}")
+            ]
         return self._type_problems() + self._shape_problems(cta_group, ws) + self._flag_problems(ws)
 
     def _type_problems(self) -> list[Problem]:
@@ -139,7 +141,9 @@ class InstructionDescriptor:
         if self.kind == "f16" and self.a != self.b:
             found.append(Problem("b", self.b, f"kind f16 takes one type for A ({self.a}) and B", self.a))
         if self.d not in ACCUMULATORS[self.kind]:
-            found.append(Problem("d", self.d, f"kind {self.kind} accumulates in {' or '.join(ACCUMULATORS[self.kind])}", ""))
+            found.append(
+                Problem("d", self.d, f"kind {self.kind} accumulates in {' or '.join(ACCUMULATORS[self.kind])}", "")
+            )
         elif self.d == "f16" and self.a == "bf16":
             found.append(Problem("d", self.d, "bf16 accumulates in f32", "f32"))
         for name, operand in (("a_major", self.a), ("b_major", self.b)):
@@ -184,11 +188,17 @@ class InstructionDescriptor:
         if (self.negate_a or self.negate_b) and self.kind == "i8":
             found.append(Problem("negate", True, "not for kind i8 (bits 13, 14)", ""))
         if not 0 <= self.sparsity_selector <= 3 or (self.sparsity_selector and not self.sparse):
-            found.append(Problem("sparsity_selector", self.sparsity_selector, "0..3, and only with sparse (bits 0-1)", ""))
+            found.append(
+                Problem("sparsity_selector", self.sparsity_selector, "0..3, and only with sparse (bits 0-1)", "")
+            )
         if self.sparsity_selector and self.block_scaled:
-            found.append(Problem("sparsity_selector", self.sparsity_selector, f"0 for kind {self.kind} (tables 43, 44)", ""))
+            found.append(
+                Problem("sparsity_selector", self.sparsity_selector, f"0 for kind {self.kind} (tables 43, 44)", "")
+            )
         if self.max_shift not in SHIFTS or (self.max_shift and self.block_scaled):
-            found.append(Problem("max_shift", self.max_shift, "must be 0, 8, 16 or 32, and is for .ws (bits 30-31)", ""))
+            found.append(
+                Problem("max_shift", self.max_shift, "must be 0, 8, 16 or 32, and is for .ws (bits 30-31)", "")
+            )
         if self.block_scaled:
             if self.scale not in SCALES[self.kind]:
                 rule = f"kind {self.kind} takes scales {' or '.join(SCALES[self.kind])}"
@@ -268,8 +278,8 @@ def instruction_descriptor(
     cta_group: int | None = None,
     ws: bool = False,
 ) -> int:
-    """The 32-bit instruction descriptor of a tcgen05.mma. Types left out are the kind's first; with ``cta_group`` the shape
-    is checked for that form too.
+    """The 32-bit instruction descriptor of a tcgen05.mma. Types left out are the kind's first; with ``cta_group`` the
+    shape is checked for that form too.
 
     Raises HardwareError with every broken rule. Source: PTX ISA 9.1 tables 39 and 42 to 44.
 
@@ -294,7 +304,8 @@ def instruction_descriptor(
 
 
 def decode_instruction_descriptor(word: int, kind: str = "f16") -> InstructionDescriptor:
-    """The fields of a 32-bit word for a kind (the instruction says which). Raises HardwareError for what is not defined.
+    """The fields of a 32-bit word for a kind (the instruction says which). Raises HardwareError for what is not
+    defined.
 
     >>> decode_instruction_descriptor(0x08410490).b_major
     'mn'
@@ -312,7 +323,9 @@ def decode_instruction_descriptor(word: int, kind: str = "f16") -> InstructionDe
     elif kind == "mxf8f6f4":
         reserved |= 1 << 31
     if word & reserved:
-        raise HardwareError(f"instruction descriptor {word:#010x}: bits {word & reserved:#x} are reserved for kind {kind}")
+        raise HardwareError(
+            f"instruction descriptor {word:#010x}: bits {word & reserved:#x} are reserved for kind {kind}"
+        )
 
     def name(codes: dict[str, int], code: int, what: str) -> str:
         for key, value in codes.items():

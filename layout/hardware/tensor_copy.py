@@ -52,7 +52,8 @@ class CopyPlan:
 
 
 def check_transfer(m: TensorMap, coordinates: Sequence[int], smem_address: int, store: bool = False) -> None:
-    """Raise TransferFault where the hardware would fault: a misaligned tile or coordinate, or a negative one in a store.
+    """Raise TransferFault where the hardware would fault: a misaligned tile or coordinate, or a negative one in a
+    store.
 
     >>> from stridewright.layout.hardware import TensorMap
     >>> check_transfer(TensorMap("bf16", (64, 8), (128,), (64, 8)), (3, 0), 0)

@@ -82,7 +82,8 @@ class TensorMap:
         return self.element_strides if self.element_strides is not None else (1,) * len(self.shape)
 
     def problems(self, address: int = 0) -> list[Problem]:
-        """Every rule of cuTensorMapEncodeTiled this breaks, with field, value, rule and fix; [] if it would be accepted.
+        """Every rule of cuTensorMapEncodeTiled this breaks, with field, value, rule and fix; [] if it would be
+        accepted.
 
         ``address`` is the tensor's global address, or any number with the same low bits.
 
@@ -157,7 +158,8 @@ class TensorMap:
         return self.pitch * prod(self.counts[1:])
 
     def byte_of(self, coordinates: Sequence[int], address: int = 0) -> int:
-        """The shared-memory byte at which the box element of those coordinates (elements, from the box's corner) begins.
+        """The shared-memory byte at which the box element of those coordinates (elements, from the box's corner)
+        begins.
 
         ``address`` is where the box was put, a multiple of 128 bytes. Raises HardwareError outside the box.
 
@@ -173,7 +175,8 @@ class TensorMap:
             row, stride = row + c * stride, stride * n
         width = self.row_bytes // self.box[0] if self.interleave != "none" else 0
         column = coordinates[0] * width if width else coordinates[0] * data_type(self.dtype).smem_bits // 8
-        return swizzle_mode(self.swizzle).apply(address + row * self.pitch + column)
+        landed: int = swizzle_mode(self.swizzle).apply(address + row * self.pitch + column)
+        return landed
 
     def landing(self) -> Layout | SwizzledLayout:
         """Where a box lies in shared memory: box coordinates -> element offset from a multiple of the pattern's repeat.
@@ -215,7 +218,8 @@ class TensorMap:
         l2_promotion: str = "128B",
         oob_fill: str = "zero",
     ) -> TensorMap:
-        """The map that copies a tile of ``tensor`` into the shared-memory layout ``tile``; see ``tensor_map_derive``."""
+        """The map that copies a tile of ``tensor`` into the shared-memory layout ``tile``; see
+        ``tensor_map_derive``."""
         from .tensor_map_derive import derive_tensor_map
 
         return derive_tensor_map(
@@ -228,8 +232,8 @@ def delivery_problems(
 ) -> list[Problem]:
     """What is wrong with the way a tensor map reaches the kernel.
 
-    ``space``: "param" (by value, const __grid_constant__), "const", "global" or "shared"; ``acquire_fence``: the
-    kernel runs fence.proxy.tensormap::generic.acquire on it first; ``rewritten``: the kernel changes it (tensormap.replace);
+    ``space``: "param" (by value, const __grid_constant__), "const", "global" or "shared"; ``acquire_fence``: the kernel
+    runs fence.proxy.tensormap::generic.acquire on it first; ``rewritten``: the kernel changes it (tensormap.replace);
     ``drained``: every copy that uses the old contents has completed before. Source: PTX ISA 9.1 section 9.7.13.4
     (proxies) and 9.7.9.27 (tensormap.replace).
 

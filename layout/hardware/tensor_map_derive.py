@@ -50,7 +50,8 @@ class DerivedMap:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run of one tensor mode: ``extent`` elements of the tile, ``total`` of the tensor (the same unless it is the mode's last)."""
+    """A run of one tensor mode: ``extent`` elements of the tile, ``total`` of the tensor (the same unless it is the
+    mode's last)."""
 
     mode: int
     extent: int

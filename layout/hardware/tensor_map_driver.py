@@ -1,11 +1,12 @@
 """Encoding a tensor map through the driver, and the one repair that some drivers need.
 
-The only module here that touches a driver, and only when asked: cuda.bindings is imported on the first call. Launchers that
-need a faster way call cuTensorMapEncodeTiled themselves with the codes of ``driver_arguments``.
+The only module here that touches a driver, and only when asked: cuda.bindings is imported on the first call. Launchers
+that need a faster way call cuTensorMapEncodeTiled themselves with the codes of ``driver_arguments``.
 """
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,9 +104,11 @@ def encode_tensor_map(tensor_map: TensorMap, address: int, allocation_bytes: int
     """
     tensor_map.check(address)
     try:
-        from cuda.bindings import driver
+        driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
-        raise HardwareError("encoding a tensor map needs the package cuda-bindings (pip install cuda-bindings)") from error
+        raise HardwareError(
+            "encoding a tensor map needs the package cuda-bindings (pip install cuda-bindings)"
+        ) from error
     arguments = driver_arguments(tensor_map)
 
     def words(kind: Any, values: tuple[int, ...]) -> list[Any]:

@@ -215,7 +215,8 @@ def driver_problems(m: TensorMap, address: int = 0) -> list[Problem]:
 
 
 def advice(m: TensorMap, store: bool = False) -> list[Problem]:
-    """What the driver accepts and yet surprises: bytes written past a row's end, rows padded to the swizzle span, ..."""
+    """What the driver accepts and yet surprises: bytes written past a row's end, rows padded to the swizzle span,
+    ..."""
     if driver_problems(m):
         return []
     found = []

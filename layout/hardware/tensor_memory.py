@@ -1,7 +1,7 @@
 """Tensor memory of sm_100: where accumulators, A operands and scale factors lie, as Layouts.
 
-An address is lane << 16 | column, 128 lanes of 512 columns of 32 bits. Layouts of 32-bit values map to that word; layouts
-of b-bit values count in b-bit cells, as CuTe does: a lane is then 65536 * 32 / b apart, a column 32 / b.
+An address is lane << 16 | column, 128 lanes of 512 columns of 32 bits. Layouts of 32-bit values map to that word;
+layouts of b-bit values count in b-bit cells, as CuTe does: a lane is then 65536 * 32 / b apart, a column 32 / b.
 
 Sources: PTX ISA 9.1 section 9.7.16.2 (addresses), 9.7.16.5 (data paths A to G), 9.7.16.10.5 (scale factors);
 layouts printed by CuTe's headers; TVM's, whose authors ran them on a B200. Nothing was run here on a Blackwell.
@@ -54,13 +54,19 @@ def data_path(m: int, cta_group: int = 1, ws: bool = False, sparse: bool = False
 
 
 def accumulator_layout(
-    m: int, n: int, cta_group: int = 1, ws: bool = False, sparse: bool = False, value_bits: int = 32, upper: bool = False
+    m: int,
+    n: int,
+    cta_group: int = 1,
+    ws: bool = False,
+    sparse: bool = False,
+    value_bits: int = 32,
+    upper: bool = False,
 ) -> Layout:
     """The accumulator of one tcgen05.mma in one CTA: (rows of this CTA, n) -> tensor-memory address.
 
-    ``value_bits`` 16 counts in 16-bit cells (an f16 accumulator takes the low half of a 32-bit cell). ``upper``: for M = 64,
-    lanes 16 to 31 of each quarter instead of 0 to 15 (the caller adds 16 lanes to the address). Raises HardwareError
-    for an M that the form does not have or an N that its split does not divide.
+    ``value_bits`` 16 counts in 16-bit cells (an f16 accumulator takes the low half of a 32-bit cell). ``upper``: for M
+    = 64, lanes 16 to 31 of each quarter instead of 0 to 15 (the caller adds 16 lanes to the address). Raises
+    HardwareError for an M that the form does not have or an N that its split does not divide.
 
     >>> print(accumulator_layout(128, 256), accumulator_layout(64, 128))
     (128,256):(65536,1) ((16,4),128):((65536,2097152),1)
@@ -83,7 +89,9 @@ def accumulator_layout(
 
 def _split_n(n: int, parts: int) -> tuple[int, int]:
     if n % parts:
-        raise HardwareError(f"n={n}: this layout splits N over {parts} groups of lanes; it must be a multiple of {parts}")
+        raise HardwareError(
+            f"n={n}: this layout splits N over {parts} groups of lanes; it must be a multiple of {parts}"
+        )
     return (n // parts, parts)
 
 
@@ -103,12 +111,18 @@ def accumulator_columns(m: int, n: int, cta_group: int = 1, ws: bool = False, sp
 
 
 def accumulator_tiles(
-    m: int, n: int, tiles_m: int = 1, tiles_n: int = 1, interleaved: bool = False, value_bits: int = 32, **form: bool | int
+    m: int,
+    n: int,
+    tiles_m: int = 1,
+    tiles_n: int = 1,
+    interleaved: bool = False,
+    value_bits: int = 32,
+    **form: bool | int,
 ) -> Layout:
     """Several accumulators side by side: ((rows, n), tiles_m, tiles_n) -> address, as CuTe's tmem fragments.
 
-    ``interleaved``: with M = 64 two tiles along M share columns, the second in lanes 16 to 31. ``form`` holds cta_group,
-    ws and sparse of ``accumulator_layout``.
+    ``interleaved``: with M = 64 two tiles along M share columns, the second in lanes 16 to 31. ``form`` holds
+    cta_group, ws and sparse of ``accumulator_layout``.
 
     >>> print(accumulator_tiles(128, 128, 2, 2))
     ((128,128),2,2):((65536,1),128,256)
@@ -151,7 +165,9 @@ def scale_smem_layout(rows: int = 128, vector: int = 32) -> Layout:
     ((32,4),(32,4)):((16,4),(0,1))
     """
     if rows != 128:
-        raise HardwareError(f"rows={rows}: a scale-factor atom has 128 rows (PTX 9.7.16.10.5); pad to a multiple of 128")
+        raise HardwareError(
+            f"rows={rows}: a scale-factor atom has 128 rows (PTX 9.7.16.10.5); pad to a multiple of 128"
+        )
     return Layout(((32, 4), (vector, 4)), ((16, 4), (0, 1)))
 
 
@@ -162,10 +178,10 @@ _PER_INSTRUCTION = {("mxf8f6f4", 32): 1, ("mxf4", 32): 2, ("mxf4nvf4", 32): 2, (
 def scale_layout(kind: str, rows: int, vector: int, steps: int = 1, two_by_two: bool = False) -> Layout:
     """Scale factors in tensor memory: ((rows.., replicas), (element, scale)), 1, steps -> byte cell.
 
-    A row's factors lie in lane row % 32, four to a column, ``rows / 32`` columns for every four; all is repeated in each
-    quarter of 32 lanes. ``steps`` are instructions along K: where one takes fewer than four factors, the next finds its
-    own in the same columns (the scale factor id), else further columns. ``two_by_two``: SFB of a pair of CTAs with
-    M = 128, N's first half in lanes 0 to 63, its second in 64 to 127.
+    A row's factors lie in lane row % 32, four to a column, ``rows / 32`` columns for every four; all is repeated in
+    each quarter of 32 lanes. ``steps`` are instructions along K: where one takes fewer than four factors, the next
+    finds its own in the same columns (the scale factor id), else further columns. ``two_by_two``: SFB of a pair of CTAs
+    with M = 128, N's first half in lanes 0 to 63, its second in 64 to 127.
 
     >>> print(scale_layout("mxf8f6f4", 128, 32, 4))
     ((((32,4),4),(32,1)),1,4):((((262144,4),8388608),(0,1)),0,1)
@@ -196,7 +212,9 @@ def scale_layout(kind: str, rows: int, vector: int, steps: int = 1, two_by_two: 
         stride = further
     elif steps > in_column:
         if steps % in_column:
-            raise HardwareError(f"steps={steps}: must be a multiple of {in_column}, the instructions that share columns")
+            raise HardwareError(
+                f"steps={steps}: must be a multiple of {in_column}, the instructions that share columns"
+            )
         shape, stride = (in_column, steps // in_column), (each, further)
     return Layout(((row, (vector, each)), 1, shape), ((row_stride, (0, 1)), 0, stride))
 

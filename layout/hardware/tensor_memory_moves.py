@@ -1,7 +1,8 @@
 """tcgen05.ld, tcgen05.st and tcgen05.cp: which lane and column each register or shared-memory bit meets, as Layouts.
 
-Sources: PTX ISA 9.1 sections 9.7.16.8.1 (ld, st) and 9.7.16.9.2 (cp); layouts printed by CuTe's headers. Layouts of bits
-follow CuTe: a logical bit numbers a row's bits first, then lanes; ``value_id`` maps it to lane * 2^21 + bit of the lane.
+Sources: PTX ISA 9.1 sections 9.7.16.8.1 (ld, st) and 9.7.16.9.2 (cp); layouts printed by CuTe's headers. Layouts of
+bits follow CuTe: a logical bit numbers a row's bits first, then lanes; ``value_id`` maps it to lane * 2^21 + bit of the
+lane.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ LOAD_SHAPES = {
 class TensorMemoryAccess:
     """A tcgen05.ld or tcgen05.st of one warp.
 
-    ``value_id``: logical bit -> lane * 2^21 + bit; ``registers``: (thread, register bit) -> logical bit; ``packed``: .pack::16b
-    (ld) or .unpack::16b (st), where 16 bits of every 32-bit column travel.
+    ``value_id``: logical bit -> lane * 2^21 + bit; ``registers``: (thread, register bit) -> logical bit; ``packed``:
+    .pack::16b (ld) or .unpack::16b (st), where 16 bits of every 32-bit column travel.
     """
 
     shape: str
@@ -123,8 +124,9 @@ def _registers(shape: str, repeat: int, row: int) -> Layout:
 
 @dataclass(frozen=True)
 class TensorMemoryCopy:
-    """A tcgen05.cp. ``value_id``: logical bit -> lane * 2^21 + bit; ``source``: (1, bits) -> logical bit read from shared
-    memory, ``destination`` those written (repeated rows differ); ``multicast`` the qualifier PTX wants, "" for none.
+    """A tcgen05.cp. ``value_id``: logical bit -> lane * 2^21 + bit; ``source``: (1, bits) -> logical bit read from
+    shared memory, ``destination`` those written (repeated rows differ); ``multicast`` the qualifier PTX wants, "" for
+    none.
     """
 
     shape: str

@@ -1,4 +1,5 @@
-"""A plan of tensor memory: which columns each accumulator, A operand and scale factor gets, and the rules of allocation.
+"""A plan of tensor memory: which columns each accumulator, A operand and scale factor gets, and the rules of
+allocation.
 
 Sources: PTX ISA 9.1 sections 9.7.16.2 (128 lanes x 512 columns) and 9.7.16.7 (alloc, dealloc, relinquish_alloc_permit);
 ptxas 13.0 checks the column counts and the mix of cta_group, the rest is checked by nobody but this.
@@ -22,7 +23,8 @@ UPPER_LANES = 0b10101010
 
 @dataclass(frozen=True)
 class Request:
-    """Something that needs tensor memory: ``columns`` 32-bit columns in the 16-lane groups of ``lanes`` (a mask of 8 bits).
+    """Something that needs tensor memory: ``columns`` 32-bit columns in the 16-lane groups of ``lanes`` (a mask of 8
+    bits).
 
     ``shares``: names of requests it may lie on top of, because they are never alive together.
     """
@@ -57,7 +59,8 @@ class Region:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: ``regions`` in order of their first column, ``columns`` to allocate (a power of two, 32..512), ``used``."""
+    """A plan: ``regions`` in order of their first column, ``columns`` to allocate (a power of two, 32..512),
+    ``used``."""
 
     regions: tuple[Region, ...]
     columns: int
@@ -73,7 +76,11 @@ class Plan:
         """One line a region."""
         lines = [f"{self.used} of {self.columns} allocated columns used"]
         for region in self.regions:
-            lanes = {ALL_LANES: "all lanes", LOWER_LANES: "lanes 0-15 of each 32", UPPER_LANES: "lanes 16-31 of each 32"}
+            lanes = {
+                ALL_LANES: "all lanes",
+                LOWER_LANES: "lanes 0-15 of each 32",
+                UPPER_LANES: "lanes 16-31 of each 32",
+            }
             where = lanes.get(region.request.lanes, f"16-lane groups {region.request.lanes:#010b}")
             lines.append(f"  columns {region.column:3}..{region.end - 1:3}  {region.request.name} ({where})")
         return "\n".join(lines)
@@ -106,7 +113,8 @@ def scale_request(name: str, rows: int, scales: int) -> Request:
 def plan_tensor_memory(requests: Iterable[Request], limit: int = COLUMNS) -> Plan:
     """Place every request, largest first, at the lowest columns where it meets nothing it may not share with.
 
-    ``limit``: columns this CTA may take (512, or 256 where two share an SM). Raises HardwareError saying what did not fit.
+    ``limit``: columns this CTA may take (512, or 256 where two share an SM). Raises HardwareError saying what did not
+    fit.
 
     >>> plan = plan_tensor_memory([accumulator_request(f"acc{i}", 128, 128) for i in range(2)] + [scale_request("sfa", 128, 4)])
     >>> plan.columns, plan["acc1"].column, plan["sfa"].column
@@ -118,13 +126,15 @@ def plan_tensor_memory(requests: Iterable[Request], limit: int = COLUMNS) -> Pla
         raise HardwareError(f"two requests have one name: {', '.join(sorted(names))}")
     for request in wanted:
         if not 1 <= request.columns <= COLUMNS or not 0 < request.lanes <= ALL_LANES:
-            raise HardwareError(f"{request.name}: {request.columns} columns, lane groups {request.lanes:#x}; 1..512 and 8 groups")
+            raise HardwareError(
+                f"{request.name}: {request.columns} columns, lane groups {request.lanes:#x}; 1..512 and 8 groups"
+            )
         unknown = set(request.shares) - set(names)
         if unknown:
             raise HardwareError(f"{request.name} shares with {', '.join(sorted(unknown))}, which is not requested")
     placed: list[Region] = []
     for request in sorted(wanted, key=lambda r: -r.columns):
-        starts = [0] + sorted(region.end for region in placed)
+        starts = [0, *sorted(region.end for region in placed)]
         for start in starts:
             region = Region(request, start)
             if region.end <= limit and not any(_clash(region, other) for other in placed):
@@ -176,10 +186,14 @@ def allocation_problems(events: Sequence[Event]) -> list[Problem]:
             size = event.columns
             if size & (size - 1) or not MINIMUM_COLUMNS <= size <= COLUMNS:
                 fix = 1 << max(size - 1, MINIMUM_COLUMNS - 1).bit_length()
-                found.append(Problem(where, size, "must be a power of two in 32..512 (PTX 9.7.16.7.1)", f"{min(fix, COLUMNS)}"))
+                found.append(
+                    Problem(where, size, "must be a power of two in 32..512 (PTX 9.7.16.7.1)", f"{min(fix, COLUMNS)}")
+                )
         if event.op == "alloc":
             if relinquished:
-                found.append(Problem(where, event.columns, "no alloc after relinquish_alloc_permit (PTX 9.7.16.7.1)", ""))
+                found.append(
+                    Problem(where, event.columns, "no alloc after relinquish_alloc_permit (PTX 9.7.16.7.1)", "")
+                )
             if event.columns > smallest:
                 rule = f"asks for more columns than an earlier allocation ({smallest}) (PTX 9.7.16.7.1)"
                 found.append(Problem(where, event.columns, rule, "allocate the largest first"))
@@ -197,7 +211,9 @@ def allocation_problems(events: Sequence[Event]) -> list[Problem]:
             relinquished = True
         elif event.op == "exit":
             if live:
-                found.append(Problem(where, "exit", f"{live} columns are still allocated (PTX 9.7.16.7.1)", "dealloc them"))
+                found.append(
+                    Problem(where, "exit", f"{live} columns are still allocated (PTX 9.7.16.7.1)", "dealloc them")
+                )
         else:
             found.append(Problem(where, event.op, "must be alloc, dealloc, relinquish or exit", ""))
     return found

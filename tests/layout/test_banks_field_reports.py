@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from stridewright.layout import Layout, Swizzle, compose
-from stridewright.layout.banks import Access, NoSwizzleError, bank_report, report_of_offsets, suggest_swizzle, swizzle_search
+from stridewright.layout.banks import (
+    Access,
+    NoSwizzleError,
+    bank_report,
+    report_of_offsets,
+    suggest_swizzle,
+    swizzle_search,
+)
 from stridewright.layout.hardware import swizzle_mode, wgmma_d_layout
 
 
@@ -149,7 +156,10 @@ PROBLEMS: list[tuple[Layout, list[Access]]] = [
         [column(32), Access(4, lanes=[(0, j) for j in range(32)], element_bytes=4)],
     ),
     (Layout((8, 32), (32, 1)), [Access(8, lanes=[(i % 8, 2 * (i // 8)) for i in range(32)], element_bytes=4)]),
-    (Layout(64, 3), [Access(4, lanes=list(range(32)), element_bytes=4), Access(4, lanes=list(range(0, 64, 2)), element_bytes=4)]),
+    (
+        Layout(64, 3),
+        [Access(4, lanes=list(range(32)), element_bytes=4), Access(4, lanes=list(range(0, 64, 2)), element_bytes=4)],
+    ),
 ]
 
 

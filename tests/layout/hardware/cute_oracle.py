@@ -26,9 +26,8 @@ def blocks(kind: str) -> list[tuple[str, dict[str, str]]]:
             found[-1][1].setdefault(key, value.strip())
         elif line.startswith("  idesc ") and found and line.split()[1].startswith("0x"):
             found[-1][1].setdefault("idesc", line.split()[1])
-        elif not line.startswith(" "):
-            if found and not line.startswith(kind + " "):
-                found.append(("", {}))
+        elif not line.startswith(" ") and found:
+            found.append(("", {}))
     return [(name, fields) for name, fields in found if name]
 
 
@@ -39,5 +38,21 @@ def descriptors(prefix: str) -> list[dict[str, str]]:
         r"\s+desc=(0x[0-9a-f]+).*?LBO\(16B\)=(\d+) SBO\(16B\)=(\d+).*?layout=(\d) \| desc-iter layout (\S+)",
         re.MULTILINE,
     )
-    names = "type major name rows k b m s bits layout word lbo sbo code advance".split()
+    names = [
+        "type",
+        "major",
+        "name",
+        "rows",
+        "k",
+        "b",
+        "m",
+        "s",
+        "bits",
+        "layout",
+        "word",
+        "lbo",
+        "sbo",
+        "code",
+        "advance",
+    ]
     return [dict(zip(names, match, strict=True)) for match in pattern.findall(TEXT)]

@@ -11,7 +11,13 @@ def test_families_are_complete() -> None:
     assert len(everything) > 1000
     for family in ("wgmma.m64n256k16.f32.bf16.bf16.ss", "wgmma.m64n8k32.s32.u8.s8.rs", "mma.m16n8k16.f32.bf16"):
         assert family in everything
-    for family in ("ldmatrix.x4.trans", "stmatrix.x2", "movmatrix.trans", "tcgen05.ld.16x256b.x32", "tcgen05.cp.4x256b"):
+    for family in (
+        "ldmatrix.x4.trans",
+        "stmatrix.x2",
+        "movmatrix.trans",
+        "tcgen05.ld.16x256b.x32",
+        "tcgen05.cp.4x256b",
+    ):
         assert family in everything
     for kind in ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"):
         assert atoms(f"tcgen05.mma.{kind}.")

@@ -49,7 +49,9 @@ def cutlass_include() -> Path | None:
 
 
 def cuda_include() -> Path | None:
-    candidates = [Path(p) / "include" for p in ("/usr/local/cuda", *sorted(map(str, Path("/usr/local").glob("cuda-*"))))]
+    candidates = [
+        Path(p) / "include" for p in ("/usr/local/cuda", *sorted(map(str, Path("/usr/local").glob("cuda-*"))))
+    ]
     nvcc = shutil.which("nvcc")
     if nvcc:
         candidates.append(Path(nvcc).resolve().parents[1] / "include")
@@ -68,12 +70,7 @@ def mma_name(shape: Any, d: str) -> str | None:
     return f"SM80_{size_}_{acc}{t}{t}{acc}_TN"
 
 
-MMAS = [
-    (name, shape)
-    for shape in MMA_SHAPES
-    for d in shape.accumulators
-    if (name := mma_name(shape, d)) is not None
-]
+MMAS = [(name, shape) for shape in MMA_SHAPES for d in shape.accumulators if (name := mma_name(shape, d)) is not None]
 WGMMAS = [
     (f"SM90::GMMA::MMA_64x{n}x{k}_{d}{a}{a}_{source}{suffix}", n, a.lower(), source)
     for (d, a, k, suffix), n, source in itertools.product(
@@ -240,6 +237,7 @@ def same(ours: Layout, theirs: Layout) -> bool:
 
 def bits(ours: Layout, width: int = 16) -> Layout:
     """A layout of (thread, values of ``width`` bits) as one of (thread, bits)."""
+
     def scaled(stride: Any) -> Any:
         return tuple(map(scaled, stride)) if isinstance(stride, tuple) else stride * width
 

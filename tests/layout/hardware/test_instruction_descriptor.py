@@ -213,7 +213,8 @@ def test_rules_are_named(arguments: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "kind"), [(0x08400490 | 1 << 6, "f16"), (0x08400490 | 1 << 29, "f16"), (0x084004F0, "f16"), (1 << 32, "f16")]
+    ("word", "kind"),
+    [(0x08400490 | 1 << 6, "f16"), (0x08400490 | 1 << 29, "f16"), (0x084004F0, "f16"), (1 << 32, "f16")],
 )
 def test_undefined_words_are_refused(word: int, kind: str) -> None:
     with pytest.raises(HardwareError):

@@ -164,7 +164,9 @@ def test_accumulators_follow_the_data_paths(form: tuple[int, int, bool, bool], l
         words = accumulator(np.arange(rows * n)).reshape(n, rows).T
         lane, column = place(np.arange(rows)[:, None], np.arange(n)[None, :], n)
         assert np.array_equal(words, (lane << 16) + column)
-        assert max(place(0, column, n)[1] for column in range(n)) + 1 == tm.accumulator_columns(m, n, cta_group, ws, sparse)
+        assert max(place(0, column, n)[1] for column in range(n)) + 1 == tm.accumulator_columns(
+            m, n, cta_group, ws, sparse
+        )
 
 
 def test_scale_factor_bytes_follow_the_closed_form() -> None:

@@ -22,7 +22,9 @@ def cells(request: Request, column: int) -> set[tuple[int, int]]:
     return {(lane, c) for lane in lanes for c in range(column, column + request.columns)}
 
 
-@given(st.lists(st.tuples(st.integers(1, 200), st.sampled_from([0xFF, 0x55, 0xAA, 0x0F, 0xF0])), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(st.integers(1, 200), st.sampled_from([0xFF, 0x55, 0xAA, 0x0F, 0xF0])), min_size=1, max_size=6)
+)
 def test_no_two_regions_share_a_cell(sizes: list[tuple[int, int]]) -> None:
     requests = [Request(f"r{i}", columns, lanes) for i, (columns, lanes) in enumerate(sizes)]
     try:
@@ -70,8 +72,14 @@ def test_a_full_double_buffered_kernel_with_scales() -> None:
         ([Event("alloc", 512), Event("relinquish"), Event("dealloc", 512), Event("exit")], []),
         ([Event("alloc", 48), Event("dealloc", 48), Event("exit")], ["power of two", "power of two"]),
         ([Event("alloc", 64), Event("exit")], ["still allocated"]),
-        ([Event("alloc", 64), Event("alloc", 128), Event("dealloc", 64), Event("dealloc", 128), Event("exit")], ["earlier"]),
-        ([Event("alloc", 64), Event("relinquish"), Event("alloc", 32), Event("dealloc", 64), Event("dealloc", 32)], ["after"]),
+        (
+            [Event("alloc", 64), Event("alloc", 128), Event("dealloc", 64), Event("dealloc", 128), Event("exit")],
+            ["earlier"],
+        ),
+        (
+            [Event("alloc", 64), Event("relinquish"), Event("alloc", 32), Event("dealloc", 64), Event("dealloc", 32)],
+            ["after"],
+        ),
         ([Event("alloc", 512), Event("alloc", 512), Event("dealloc", 512), Event("dealloc", 512)], ["block for ever"]),
         ([Event("dealloc", 64)], ["not allocated"]),
         ([Event("alloc", 32, 1), Event("dealloc", 32, 2)], ["one cta_group"]),
