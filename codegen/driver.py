@@ -82,24 +82,28 @@ def architecture(capability: tuple[int, int]) -> str | None:
     return ARCHITECTURES.get(capability)
 
 
-def encode_tensor_map(map: TensorMap, address: int) -> np.ndarray[Any, Any]:
+def driver_version() -> int:
+    """The CUDA version the driver supports, as cuDriverGetVersion gives it: 13020 is 13.2."""
+    handle = cuda_driver()
+    version = ctypes.c_int()
+    _check(handle, handle.cuDriverGetVersion(ctypes.byref(version)), "cuDriverGetVersion")
+    return version.value
+
+
+def encode_tensor_map(map: TensorMap, address: int, allocation_bytes: int | None = None) -> np.ndarray[Any, Any]:
     """The driver's 128-byte encoding of a tensor map over global memory at ``address`` (bytes, on the device).
 
     Returns a numpy array of one structured scalar of 128 bytes, which CuPy passes by value to a parameter declared
-    ``const __grid_constant__ CUtensorMap``. Raises HardwareError listing every violated rule before the driver is
+    ``const __grid_constant__ CUtensorMap``. ``allocation_bytes``, the size of the memory it points into, is what the
+    repair for some Blackwell drivers goes by. Raises HardwareError listing every violated rule before the driver is
     asked, DriverError without a driver or where it refuses. Source: CUDA driver API, cuTensorMapEncodeTiled.
     """
     import numpy as np
 
-    from stridewright.layout.hardware.dtypes import tma_code
-    from stridewright.layout.hardware.swizzle_modes import swizzle_mode
     from stridewright.layout.hardware.tensor_map import MAP_ALIGNMENT, MAP_BYTES
-    from stridewright.layout.hardware.tensor_map_rules import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS
+    from stridewright.layout.hardware.tensor_map_driver import driver_arguments, needs_bit_85_cleared, patched
 
-    map.check(address)
-    swizzle = swizzle_mode(map.swizzle).tma_code
-    if swizzle is None:
-        raise ValueError(f"swizzle={map.swizzle!r}: the copy engine has no such mode; nearest 'none' or '128B'")
+    given = driver_arguments(map.check(address))
     handle = cuda_driver()
     if not hasattr(handle, "cuTensorMapEncodeTiled"):
         raise DriverError("this driver has no cuTensorMapEncodeTiled: it must be of CUDA 12.0 or newer")
@@ -107,21 +111,23 @@ def encode_tensor_map(map: TensorMap, address: int) -> np.ndarray[Any, Any]:
     storage = np.zeros(MAP_BYTES + MAP_ALIGNMENT, dtype=np.uint8)
     start = -storage.ctypes.data % MAP_ALIGNMENT
     encoded = storage[start : start + MAP_BYTES]
-    rank = map.rank
+    rank = given.rank
     status = handle.cuTensorMapEncodeTiled(
         ctypes.c_void_p(encoded.ctypes.data),
-        ctypes.c_int(tma_code(map.dtype)),
+        ctypes.c_int(given.dtype),
         ctypes.c_uint32(rank),
         ctypes.c_void_p(address),
-        (ctypes.c_uint64 * rank)(*map.shape),
-        (ctypes.c_uint64 * rank)(*map.strides_bytes),  # rank - 1 are read; one more keeps rank 1 from an empty array
-        (ctypes.c_uint32 * rank)(*map.box),
-        (ctypes.c_uint32 * rank)(*map.steps),
-        # These tuples are in the order of cuda.h: an enumerator's value is its position.
-        ctypes.c_int(INTERLEAVES.index(map.interleave)),
-        ctypes.c_int(swizzle),
-        ctypes.c_int(L2_PROMOTIONS.index(map.l2_promotion)),
-        ctypes.c_int(OOB_FILLS.index(map.oob_fill)),
+        (ctypes.c_uint64 * rank)(*given.shape),
+        (ctypes.c_uint64 * rank)(*given.strides_bytes),  # rank - 1 are read; one more spares rank 1 an empty array
+        (ctypes.c_uint32 * rank)(*given.box),
+        (ctypes.c_uint32 * rank)(*given.element_strides),
+        ctypes.c_int(given.interleave),
+        ctypes.c_int(given.swizzle),
+        ctypes.c_int(given.l2_promotion),
+        ctypes.c_int(given.oob_fill),
     )
     _check(handle, status, "cuTensorMapEncodeTiled", f"{map} at address {address:#x}")
-    return encoded.view(np.dtype((np.void, MAP_BYTES))).copy()
+    scalar = np.dtype((np.void, MAP_BYTES))
+    if allocation_bytes is not None and needs_bit_85_cleared(map, allocation_bytes, driver_version()):
+        return np.frombuffer(patched(encoded.tobytes()), dtype=scalar).copy()
+    return encoded.view(scalar).copy()

@@ -105,6 +105,16 @@ def test_missing_driver_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> Non
         driver.cuda_driver.cache_clear()
 
 
+def test_map_of_an_affected_blackwell_driver_is_repaired(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gaps = TensorMap("f16", (64, 64), (192,), (64, 64), arch="sm_100a")
+    monkeypatch.setattr(driver, "driver_version", lambda: 13020)
+    untouched = driver.encode_tensor_map(with_gaps, 4096).tobytes()
+    repaired = driver.encode_tensor_map(with_gaps, 4096, allocation_bytes=12288).tobytes()
+    differing = int.from_bytes(untouched, "little") ^ int.from_bytes(repaired, "little")
+    assert differing in (0, 1 << 85)
+    assert not int.from_bytes(repaired, "little") >> 85 & 1
+
+
 @pytest.mark.gpu
 def test_driver_accepts_what_the_rules_accept() -> None:
     tensor_map = TensorMap(dtype="bf16", shape=(256, 512), strides_bytes=(512,), box=(64, 128), swizzle="128B")
