@@ -348,21 +348,21 @@ class WgmmaQueue:
             scratch = self._scratch[shape.n] = np.empty((ROWS, shape.n), np.float32)
         matrix = accumulator.matrix
         direct = not scale_d and shape.d == "f32"
-        product = np.matmul(left, right, out=matrix if direct else scratch)
-        if shape.negate_a != shape.negate_b:
-            np.negative(product, out=product)
-        if direct:
-            return
-        if shape.d == "f32":
-            matrix += product
-        elif shape.d == "f16":
-            with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = np.matmul(left, right, out=matrix if direct else scratch)
+            if shape.negate_a != shape.negate_b:
+                np.negative(product, out=product)
+            if direct:
+                return
+            if shape.d == "f32":
+                matrix += product
+            elif shape.d == "f16":
                 accumulator.matrix = (product + matrix if scale_d else product).astype(np.float16)
-        else:
-            total = product.astype(np.int64) + (matrix if scale_d else 0)
-            if shape.saturate:
-                total = np.clip(total, -(1 << 31), (1 << 31) - 1)
-            accumulator.matrix = total.astype(np.int32)
+            else:
+                total = product.astype(np.int64) + (matrix if scale_d else 0)
+                if shape.saturate:
+                    total = np.clip(total, -(1 << 31), (1 << 31) - 1)
+                accumulator.matrix = total.astype(np.int32)
 
 
 def _to_bytes(items: NDArray[Any]) -> NDArray[np.uint8]:

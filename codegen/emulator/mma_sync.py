@@ -3,8 +3,8 @@
     shape = MmaShape(16, 8, 16, "bf16", "bf16", "f32")
     d = mma_sync(shape, a, b, c, numerics="float32")      registers (count, 32 * warps) in and out
 
-Which lane holds which element: fragments.py. The bits of a sum: accumulate.py. f64 is computed in float64, its order of
-additions on the chip was never measured: with ``"hardware"`` numerics it raises.
+Which lane holds which element: fragments.py. The bits of a sum: accumulate.py. Types that no oracle covers (f64, 4-bit and
+1-bit integers, sparse forms) are refused.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ def _hardware(shape: MmaShape, left: NDArray[np.uint8], right: NDArray[np.uint8]
 
 
 def _float32(shape: MmaShape, left: NDArray[np.uint8], right: NDArray[np.uint8], start: NDArray[Any]) -> NDArray[Any]:
-    product = np.matmul(to_float32(left, shape.a), to_float32(right, shape.b).transpose(0, 2, 1))
-    total = product.astype(np.int64) + start if shape.d == "s32" else product + start
-    if shape.saturate:
-        total = np.clip(total, -(1 << 31), (1 << 31) - 1)
     with np.errstate(over="ignore", invalid="ignore"):
+        product = np.matmul(to_float32(left, shape.a), to_float32(right, shape.b).transpose(0, 2, 1))
+        total = product.astype(np.int64) + start if shape.d == "s32" else product + start
+        if shape.saturate:
+            total = np.clip(total, -(1 << 31), (1 << 31) - 1)
         result: NDArray[Any] = total.astype(start.dtype)
     return result

@@ -105,7 +105,8 @@ def to_float32(raw: NDArray[Any], dtype: str) -> NDArray[np.float32]:
         wide <<= np.uint32(16)
         return wide.view(np.float32)
     if dtype == "f16":
-        return raw.view(np.float16).astype(np.float32)
+        with np.errstate(invalid="ignore"):
+            return raw.view(np.float16).astype(np.float32)
     if dtype == "tf32":
         return (raw.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     if dtype in ("e4m3", "e5m2", "s8", "u8"):

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from stridewright.layout.hardware.swizzle_modes import swizzle_mode
 from stridewright.layout.hardware.tensor_copy import TransferFault, check_transfer, fill_pattern, loaded_values
 from stridewright.layout.hardware.tensor_map import TensorMap
+from stridewright.layout.hardware.tensor_map_rules import CHUNK, DESTINATION_ALIGNMENT
 
 from .faults import MemoryAccessError, TensorCopyError
 from .memory import WRITTEN, Allocation, GlobalMemory, SharedMemory
@@ -38,7 +39,7 @@ from .reductions import reduce_values
 
 __all__ = ["BoundTensorMap", "TensorCopy", "check", "load", "prefetch", "reduce", "shared_ranges", "store"]
 
-CHUNK = 16
+_REMEMBERED = 1 << 16
 _PATTERN = 1024
 """Every swizzle pattern starts anew at a multiple of this."""
 
@@ -105,9 +106,23 @@ class BoundTensorMap:
         self._strides = tuple(reversed(tensor_map.strides_bytes))
         self._jumps = tuple(s * t for s, t in zip(self._strides, self._steps, strict=True))
         self._row_end = tensor_map.shape[0] * self.unit
+        self._plain = tensor_map.interleave == "none"
+        self._boxes: dict[tuple[tuple[int, ...], bool], _Box] = {}
 
     def box(self, coordinates: Sequence[int], whole_chunks: bool) -> _Box:
-        """The part of the box at ``coordinates`` that lies in the tensor; ``whole_chunks``: rows end at 16 bytes."""
+        """The part of the box at ``coordinates`` that lies in the tensor; ``whole_chunks``: rows end at 16 bytes.
+
+        Boxes are remembered: the tiles of a matrix product use each of them many times.
+        """
+        key = (tuple(coordinates), whole_chunks)
+        box = self._boxes.get(key)
+        if box is None:
+            if len(self._boxes) >= _REMEMBERED:
+                self._boxes.clear()
+            box = self._boxes[key] = self._box(coordinates, whole_chunks)
+        return box
+
+    def _box(self, coordinates: Sequence[int], whole_chunks: bool) -> _Box:
         first = coordinates[0] * self.unit
         end = -(-self._row_end // CHUNK) * CHUNK if whole_chunks else self._row_end
         low, high = max(0, -first), min(self.row_bytes, end - first)
@@ -181,6 +196,14 @@ class TensorCopy:
 
 
 def _check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, store: bool) -> None:
+    if (
+        bound._plain
+        and not address % DESTINATION_ALIGNMENT
+        and not coordinates[0] * bound.unit % CHUNK
+        and len(coordinates) == bound.map.rank
+        and not (store and min(coordinates) < 0)
+    ):
+        return
     try:
         check_transfer(bound.map, coordinates, address, store)
     except TransferFault as fault:

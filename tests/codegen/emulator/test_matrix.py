@@ -212,6 +212,26 @@ def test_f16_accumulators_hold_f16() -> None:
     assert (again.matrix == accumulator.matrix).all()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("numerics", ["float32", "hardware"])
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "tf32"])
+def test_nan_and_infinity_go_through(dtype: str, numerics: Any) -> None:
+    special = {"bf16": (0x7F80, 0x7F81), "f16": (0x7C00, 0x7C01), "tf32": (0x7F800000, 0x7FC00000)}[dtype]
+    shared = SharedMemory(SIZE)
+    one = encode(np.ones(SIZE // CONTAINERS[dtype]().itemsize), dtype)
+    where = element_addresses(swizzled(0), 64, dtype, "k") // one.itemsize
+    one[where[3, 1]], one[where[5, 2]] = special
+    one[where[7, 0]], one[where[7, 1]] = special[0], special[0] | 1 << 8 * one.itemsize - 1
+    shared.write(0, one.view(np.uint8))
+    accumulator = Accumulator(8, "f32")
+    shape = WgmmaShape(8, dtype, dtype, "f32")
+    wgmma(shared, shape, accumulator, swizzled(0), swizzled(32768), numerics=numerics)
+    matrix = accumulator.matrix
+    assert np.isposinf(matrix[3]).all()
+    assert np.isnan(matrix[[5, 7]]).all()
+    assert (matrix[[0, 1, 2, 4, 6, *range(8, 64)]] == shape.k).all()
+
+
 @pytest.mark.parametrize("majors", [("k", "k"), ("mn", "k"), ("k", "mn"), ("mn", "mn")])
 def test_hardware_numerics_are_one_fused_sum_an_instruction(majors: tuple[str, str]) -> None:
     rng = np.random.default_rng(4)
