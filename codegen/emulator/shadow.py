@@ -68,14 +68,25 @@ class Conflict:
     other_where: int
 
 
-class _Reads:
-    """The last read of one agent at every granule: epoch (0: none) and place."""
+# An access is one 64-bit stamp, so that noting it is one assignment: the agent on top for writes, then the epoch, then
+# the place. Without the agent, the stamps of one agent's reads grow with their epochs.
+_WHERE_BITS = 18
+_EPOCH_BITS = 30
+_AGENT_SHIFT = _WHERE_BITS + _EPOCH_BITS
+_WHERE_MASK = (1 << _WHERE_BITS) - 1
+_EPOCH_MASK = (1 << _EPOCH_BITS) - 1
+_LIMIT = 1 << 15
+"""Agents that fit: stamps are signed 64-bit integers."""
 
-    __slots__ = ("epoch", "where")
 
-    def __init__(self, granules: int) -> None:
-        self.epoch = np.zeros(granules, np.uint32)
-        self.where = np.zeros(granules, np.int32)
+def _stamp(actor: Actor, where: int) -> int:
+    """Epoch and place in one number."""
+    if where >> _WHERE_BITS or actor.epoch >> _EPOCH_BITS or not 0 <= actor.agent < _LIMIT:
+        raise ValueError(
+            f"place {where}, epoch {actor.epoch}, agent {actor.agent}: must be non-negative and below "
+            f"{1 << _WHERE_BITS}, {1 << _EPOCH_BITS}, {_LIMIT}"
+        )
+    return actor.epoch << _WHERE_BITS | where
 
 
 class Shadow:
@@ -99,11 +110,9 @@ class Shadow:
         self.size = size
         self.granule = granule
         count = -(-size // granule)
-        # Agents are kept as intp: they index the clock, and numpy would otherwise convert them at every access.
-        self._agent: NDArray[np.intp] = np.zeros(count, np.intp)
-        self._epoch: NDArray[np.uint32] = np.zeros(count, np.uint32)
-        self._where: NDArray[np.int32] = np.zeros(count, np.int32)
-        self._reads: dict[int, _Reads] = {}
+        self._writes: NDArray[np.int64] = np.zeros(count, np.int64)
+        self._reads: dict[int, NDArray[np.int64]] = {}
+        self._latest: dict[int, int] = {}
         self._expanded: dict[int, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def read(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
@@ -170,63 +179,59 @@ class Shadow:
     def forget(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes all accesses to these addresses as ordered before everything to come (memory handed over anew)."""
         for place in self._slices(ranges):
-            self._epoch[place] = 0
+            self._writes[place] = 0
             for reads in self._reads.values():
-                reads.epoch[place] = 0
+                reads[place] = 0
 
     def _read(self, actor: Actor, place: _Place, where: int, found: list[Conflict]) -> None:
+        stamp = _stamp(actor, where)
         self._after_write(actor, place, where, "read after write", found)
         reads = self._reads.get(actor.agent)
         if reads is None:
-            reads = self._reads[actor.agent] = _Reads(self._epoch.size)
-        reads.epoch[place] = actor.epoch
-        reads.where[place] = where
+            reads = self._reads[actor.agent] = np.zeros(self._writes.size, np.int64)
+        reads[place] = stamp
+        if stamp > self._latest.get(actor.agent, 0):
+            self._latest[actor.agent] = stamp
 
     def _write(self, actor: Actor, place: _Place, where: int, found: list[Conflict]) -> None:
+        stamp = _stamp(actor, where)
         self._after_write(actor, place, where, "write after write", found)
-        clock = actor.clock
         for agent, reads in self._reads.items():
-            epochs = reads.epoch[place]
-            if int(np.maximum.reduce(epochs)) > int(clock[agent]):
-                late = epochs > clock[agent]
+            # The largest stamp that is ordered before this write.
+            known = int(actor.clock[agent]) << _WHERE_BITS | _WHERE_MASK
+            if self._latest[agent] <= known:
+                continue
+            stamps = reads[place]
+            if int(np.maximum.reduce(stamps)) > known:
+                late = stamps > known
                 first = self._first(place, late)
-                found.append(
-                    self._conflict("write after read", first, late, actor, where, agent, reads.epoch, reads.where)
-                )
-        self._agent[place] = actor.agent
-        self._epoch[place] = actor.epoch
-        self._where[place] = where
+                found.append(self._conflict("write after read", first, late, actor, where, agent, int(reads[first])))
+        self._writes[place] = actor.agent << _AGENT_SHIFT | stamp
 
     def _after_write(self, actor: Actor, place: _Place, where: int, kind: Kind, found: list[Conflict]) -> None:
-        epochs = self._epoch[place]
-        try:
-            late = epochs > actor.clock.take(self._agent[place])
-        except IndexError:
-            last = int(self._agent[place].max())
-            raise ValueError(
-                f"a clock of {actor.clock.size} agents, but agent {last} has accessed this memory"
-            ) from None
-        if not late.any():
+        stamps = self._writes[place]
+        low, high = int(np.minimum.reduce(stamps)), int(np.maximum.reduce(stamps))
+        clock = actor.clock
+        if high >> _AGENT_SHIFT >= clock.size:
+            raise ValueError(f"a clock of {clock.size} agents, but agent {high >> _AGENT_SHIFT} accessed this memory")
+        # If one agent wrote all of it, its latest epoch decides.
+        uniform = low >> _AGENT_SHIFT == high >> _AGENT_SHIFT
+        if uniform and high >> _WHERE_BITS & _EPOCH_MASK <= int(clock[high >> _AGENT_SHIFT]):
             return
-        first = self._first(place, late)
-        other = int(self._agent[first])
-        found.append(self._conflict(kind, first, late, actor, where, other, self._epoch, self._where))
+        late = ((stamps >> _WHERE_BITS) & _EPOCH_MASK) > clock.take(stamps >> _AGENT_SHIFT)
+        if late.any():
+            first = self._first(place, late)
+            stamp = int(self._writes[first])
+            found.append(self._conflict(kind, first, late, actor, where, stamp >> _AGENT_SHIFT, stamp))
 
     def _conflict(
-        self,
-        kind: Kind,
-        first: int,
-        late: NDArray[np.bool_],
-        actor: Actor,
-        where: int,
-        other: int,
-        epochs: NDArray[np.uint32],
-        places: NDArray[np.int32],
+        self, kind: Kind, first: int, late: NDArray[np.bool_], actor: Actor, where: int, other: int, stamp: int
     ) -> Conflict:
         low = self.base + first * self.granule
         high = min(low + self.granule, self.base + self.size)
+        epoch = stamp >> _WHERE_BITS & _EPOCH_MASK
         count = int(np.count_nonzero(late))
-        return Conflict(kind, low, high, count, actor.agent, where, other, int(epochs[first]), int(places[first]))
+        return Conflict(kind, low, high, count, actor.agent, where, other, epoch, stamp & _WHERE_MASK)
 
     @staticmethod
     def _first(place: _Place, late: NDArray[np.bool_]) -> int:
@@ -236,48 +241,50 @@ class Shadow:
         return int(place[late].min())
 
     def _slices(self, ranges: Iterable[tuple[int, int]]) -> list[slice]:
-        pairs = [(low - self.base, high - self.base) for low, high in ranges if low < high]
-        if not pairs:
-            return []
-        self._inside(min(low for low, _ in pairs), max(high for _, high in pairs))
-        bits = 0
-        for low, high in pairs:
-            bits |= low | (high if high != self.size else 0)
-        self._refine(bits)
+        base, size, bits = self.base, self.size, 0
+        pairs = []
+        for start, stop in ranges:
+            if start < stop:
+                low, high = start - base, stop - base
+                if low < 0 or high > size:
+                    self._outside(low, high)
+                bits |= low | high if high != size else low
+                pairs.append((low, high))
+        if bits & (self.granule - 1):
+            self._refine(bits)
         granule = self.granule
         return [slice(low // granule, -(-high // granule)) for low, high in pairs]
 
     def _lanes(self, addresses: NDArray[Any], size: int, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
-        offsets = addresses.astype(np.int64) - self.base
+        offsets = addresses.astype(np.int64)
         if mask is not None:
             offsets = offsets[mask]
         if not offsets.size or not size:
             return np.zeros(0, np.intp)
-        self._inside(int(offsets.min()), int(offsets.max()) + size)
-        self._refine(int(np.bitwise_or.reduce(offsets)) | size)
-        first = offsets // self.granule
-        if size == self.granule:
-            return first.astype(np.intp)
-        return (first[:, None] + np.arange(size // self.granule)).reshape(-1).astype(np.intp)
-
-    def _inside(self, low: int, high: int) -> None:
+        if self.base:
+            offsets -= self.base
+        low, high = int(np.minimum.reduce(offsets)), int(np.maximum.reduce(offsets)) + size
         if low < 0 or high > self.size:
-            raise ValueError(
-                f"addresses {low + self.base:#x}..{high + self.base - 1:#x} are outside this shadow "
-                f"({self.base:#x}..{self.base + self.size - 1:#x})"
-            )
+            self._outside(low, high)
+        bits = int(np.bitwise_or.reduce(offsets)) | size
+        if bits & (self.granule - 1):
+            self._refine(bits)
+        offsets >>= self.granule.bit_length() - 1
+        if size == self.granule:
+            return offsets
+        return (offsets[:, None] + np.arange(size // self.granule)).reshape(-1)
+
+    def _outside(self, low: int, high: int) -> None:
+        raise ValueError(
+            f"addresses {low + self.base:#x}..{high + self.base - 1:#x} are outside this shadow "
+            f"({self.base:#x}..{self.base + self.size - 1:#x})"
+        )
 
     def _refine(self, bits: int) -> None:
         """Splits granules until they are no larger than the lowest set bit of ``bits``."""
-        if not bits & (self.granule - 1):
-            return
         wanted = bits & -bits
         times = self.granule // wanted
         self.granule = wanted
         self._expanded.clear()
-        self._agent = np.repeat(self._agent, times)
-        self._epoch = np.repeat(self._epoch, times)
-        self._where = np.repeat(self._where, times)
-        for reads in self._reads.values():
-            reads.epoch = np.repeat(reads.epoch, times)
-            reads.where = np.repeat(reads.where, times)
+        self._writes = np.repeat(self._writes, times)
+        self._reads = {agent: np.repeat(reads, times) for agent, reads in self._reads.items()}

@@ -227,6 +227,7 @@ def _place(bound: BoundTensorMap, address: int) -> _Landing:
     return _landing(bound.rows, bound.row_bytes, bound.pitch, bound.map.swizzle, address % _PATTERN)
 
 
+@lru_cache(maxsize=4096)
 def _ranges(landing: _Landing, address: int) -> tuple[tuple[int, int], ...]:
     return tuple((address + low, address + high) for low, high in landing.ranges)
 
