@@ -17,7 +17,7 @@ from .bank_map import bank_map
 from .bits import swizzle_bits
 from .card import layout_card, layout_svg
 from .drawing import Drawing, beside, stack
-from .fragment import draw_fragment, fragment_view, tensor_memory_view
+from .fragment import draw_fragment, fragment_view, tensor_memory_map, tensor_memory_view
 from .heat import access_map
 from .machine import shared_memory_map, tile_order, tiles_touched
 from .operand import descriptor_view, tensor_map_view
@@ -41,6 +41,7 @@ __all__ = [
     "swizzle_atlas",
     "swizzle_bits",
     "tensor_map_view",
+    "tensor_memory_map",
     "tensor_memory_view",
     "tile_order",
     "tiles_touched",

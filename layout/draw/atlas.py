@@ -114,6 +114,7 @@ def swizzle_atlas(layout: Any, accesses: Access | Sequence[Access], title: str |
     by_bits: dict[int, list[AtlasEntry]] = {}
     for entry in entries:
         by_bits.setdefault(entry.swizzle[0], []).append(entry)
+    by_bits = {b: panel for b, panel in by_bits.items() if any(entry.wavefronts is not None for entry in panel)}
     for bits, panel in by_bits.items():
         width = 40 + (1 + max(entry.swizzle[1] for entry in panel)) * _CELL_WIDTH
         if x and x + width > 1000:

@@ -12,22 +12,32 @@ from .drawing import Drawing
 from .grid import LABEL, MAXIMUM_LABELS, AnyLayout, Cell, Table, coordinate, draw_grid, spell, values
 from .style import GROUPS, group
 
-_MAXIMUM_COUNTED = 1 << 22
+_MAXIMUM_COUNTED = 1 << 17
 _TEXT_ROWS, _TEXT_COLUMNS = 64, 32
 
 
 def _injective(layout: AnyLayout) -> bool | None:
-    """Whether two coordinates share an offset; None where there are too many to look."""
+    """Whether no two coordinates share an offset; None where that is not seen from the strides and there are too many to look."""
     import numpy as np
 
-    count = int(size(layout))
+    # A swizzle is one to one, so only the layout inside matters.
+    plain = layout.layout if isinstance(layout, SwizzledLayout) else layout
+    modes = [(s, d) for s, d in zip(*plain.flat, strict=True) if s > 1]
+    if any(d == 0 for _, d in modes):
+        return False
+    if all(type(d) is int for _, d in modes):
+        reach = 0
+        for s, d in sorted(modes, key=lambda mode: abs(mode[1])):
+            if abs(d) <= reach:
+                break
+            reach += (s - 1) * abs(d)
+        else:
+            return True
+    count = int(size(plain))
     if count > _MAXIMUM_COUNTED:
         return None
-    try:
-        seen = layout(np.arange(count, dtype=np.int64))
-    except LayoutError:
-        return len({layout(i) for i in range(count)}) == count
-    return len(np.unique(seen)) == count
+    seen = values(plain, range(count))
+    return len(set(seen)) == count if any(type(d) is not int for _, d in modes) else len(np.unique(seen)) == count
 
 
 def _highlighted(layout: AnyLayout, highlight: Any) -> frozenset[int]:
@@ -169,7 +179,12 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
         y += 20
     meaning = "colours: eight bands of the offsets, low to high" if colours == "order" else "colours: columns"
     if numeric and span >= GROUPS and colours == "order":
-        y = canvas.legend(0, y, [(group(b), f"from {low + -(-b * span // GROUPS)}") for b in range(GROUPS)], limit=720)
+        y = canvas.legend(
+            0,
+            y,
+            [(group(b), f"from {low + -(-b * span // GROUPS)}") for b in range(GROUPS)],
+            limit=max(760, canvas.width),
+        )
     else:
         canvas.text(0, y + 8, meaning, 11, "faint")
         y += 18

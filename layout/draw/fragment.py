@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import Layout, LayoutError, rank, size
+from ..hardware.tensor_memory import CELL_BITS
 from .canvas import Canvas, escape, number, text_width
 from .drawing import Drawing
 from .grid import LABEL, MAXIMUM_CELLS, MAXIMUM_LABELS, values
@@ -93,7 +94,7 @@ def draw_fragment(
     canvas.reach(left + columns * width, top + rows * height)
     y = top + rows * height + 16
     how = f"label: {thread_name}.{value_name}; " if labelled else ""
-    canvas.text(0, y, f"{how}colour: {thread_name} modulo 8; hover to see a {thread_name}'s registers", 11, "faint")
+    canvas.text(0, y, f"{how}colour: {thread_name} modulo 8; hover to see all of a {thread_name}'s", 11, "faint")
     if replicas:
         canvas.text(0, y + 17, f"{replicas} further copies of elements are not drawn", 11, "warn")
     facts = {"rows": rows, "columns": columns, "threads": len(held), "values": most, "replicas": replicas}
@@ -152,3 +153,25 @@ def tensor_memory_view(access: Any, split: int | None = None, registers: Iterabl
     places = {(thread, register): access.place(thread, register, split) for register in chosen for thread in range(32)}
     title = f"tcgen05.ld/st {access.shape}.x{access.repeat}{' packed' if access.packed else ''}"
     return draw_fragment(places, title, "lane", "column", "thread", "register", "lanes and columns of tensor memory")
+
+
+def tensor_memory_map(layout: Layout, title: str | None = None, value_bits: int = 32) -> Drawing:
+    """An accumulator in tensor memory: lanes down, 32-bit columns across, each cell labelled row.column of the matrix.
+
+    ``layout``: of ``accumulator_layout``, (rows, n) -> address in cells of ``value_bits``. Raises LayoutError beyond 16,384
+    cells.
+
+    >>> from stridewright.layout.hardware.tensor_memory import accumulator_layout
+    >>> tensor_memory_map(accumulator_layout(128, 16)).facts["rows"]
+    128
+    """
+    rows, count = int(size(layout[0])), int(size(layout))
+    if count > MAXIMUM_CELLS:
+        raise LayoutError(f"{layout} has {count} elements: at most {MAXIMUM_CELLS} are drawn; give fewer columns")
+    each = CELL_BITS // value_bits
+    places = {}
+    for index, offset in enumerate(values(layout, range(count))):
+        address = offset // each
+        places[index % rows, index // rows] = (address >> 16, address & 0xFFFF)
+    note = f"{layout}" if title else "lanes and columns of tensor memory"
+    return draw_fragment(places, title or f"accumulator {layout}", "lane", "column", "row", "column", note)

@@ -122,7 +122,7 @@ def _one(layout: AnyLayout, access: Access, title: str) -> Drawing:
         (heat(16), "more"),
     ]
     if merged:
-        swatches.append(("k2", "one word, several lanes: merged, costs nothing"))
+        swatches.append(("shared", "underlined: a word that several lanes share, read once"))
     canvas.legend(0, y, swatches, limit=right)
     facts: dict[str, object] = {
         "wavefronts": report.wavefronts,
@@ -139,12 +139,14 @@ def _tone(wavefronts: int) -> str:
 
 
 def _draw_touch(canvas: Canvas, x: float, y: float, lane: int, touch: _Touch) -> None:
-    kind = "k2" if touch.shared and touch.ways == 1 else heat(touch.ways)
     line = touch.word // BANKS
-    note = ", shared with other lanes" if touch.shared else ""
-    tip = f"lane {lane}: word {touch.word} = line {line}, bank {touch.word % BANKS}; {touch.ways} words there{note}"
+    note = ", the same word as other lanes: merged" if touch.shared else ""
+    words = "1 word" if touch.ways == 1 else f"{touch.ways} different words"
+    tip = f"lane {lane}: word {touch.word} = line {line}, bank {touch.word % BANKS}; {words} there{note}"
     label = str(line) if line < 1000 else ""
-    canvas.cell(x, y, _CELL, _ROW, kind, label, tip, 9)
+    canvas.cell(x, y, _CELL, _ROW, heat(touch.ways), label, tip, 9)
+    if touch.shared:
+        canvas.rect(x + 0.5, y + _ROW - 3.5, _CELL - 1, 3, "shared")
 
 
 def _phase_words(number: int, lanes: tuple[int, ...], wavefronts: int, busiest: list[int]) -> str:
@@ -158,8 +160,7 @@ def access_map(layout: AnyLayout, access: Access, swizzle: Swizzle | None = None
     and after it.
 
     A cell is a word that the lane touches, labelled with its line of 128 bytes; its colour says how many different words
-    the phase wants of that bank. Words that several lanes share are merged by the hardware and painted apart where they cost
-    nothing. ``layout``, ``access`` and the numbers are those of ``bank_report``; ``swizzle`` is in the layout's units.
+    the phase wants of that bank. Words that several lanes share are read once, and underlined. ``layout``, ``access`` and the numbers are those of ``bank_report``; ``swizzle`` is in the layout's units.
 
     >>> from stridewright.layout import Layout
     >>> column = Access(4, lanes=[(i, 0) for i in range(32)], element_bytes=4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import Layout, LayoutError, SwizzledLayout, size
 from ..hardware.canonical import Tile, recognise
-from ..hardware.descriptors import CORE_ROWS, UNIT, MatrixDescriptor, is_blackwell
+from ..hardware.descriptors import CORE_ROWS, OPERAND_K_BYTES, UNIT, MatrixDescriptor, is_blackwell
 from ..hardware.dtypes import data_type
 from .canvas import Canvas, text_width
 from .drawing import Drawing
@@ -94,13 +94,18 @@ def descriptor_view(
     for i, field in enumerate(fields):
         canvas.rect(0, y + 12 + 22 * i, 13, 13, f"swatch {group(i)}", f"{field.name}: {field.meaning}")
     y += 22 * (len(fields) + 1) + 4
-    canvas.text(0, y, f"k-advance {operand.k_advance} units of 16 B, one for each {32 * 8} bits of K", 12)
+    canvas.text(
+        0,
+        y,
+        f"each further instruction along K ({OPERAND_K_BYTES} B) adds to the start, in units of 16 B: {operand.k_advance}",
+        12,
+    )
     facts = {"word": f"{word:#018x}", "start": descriptor.start, "lbo": descriptor.leading, "sbo": descriptor.stride}
     lines = [title, f"  {subtitle}"]
     for field in fields:
         cells = _cells(field, word)
         lines.append(f"  {cells[0]:<12}{cells[1]:<8}{cells[2]:<7}{cells[3]:<8}{cells[4]}")
-    lines.append(f"  k-advance {operand.k_advance}")
+    lines.append(f"  k-advance   {operand.k_advance} units of 16 B")
     assert len(places) == len(names)
     return Drawing.of(title, canvas, "\n".join(lines), facts)
 
@@ -169,7 +174,7 @@ def tensor_map_view(tensor_map: TensorMap, title: str | None = None) -> Drawing:
     y = 44.0
     _table(canvas, y, ("dim", "size", "stride B", "box", "step", "mode in shared memory"), rows)
     for i in range(m.rank):
-        canvas.rect(0, y + 12 + 22 * i, 13, 13, f"swatch {group(i)}")
+        canvas.rect(0, y + 12 + 22 * i, 13, 13, f"swatch {group(i)}", f"dimension {i}: box {m.box[i]} of {m.shape[i]}")
     y += 22 * (m.rank + 1) + 8
     lines = [
         landing,

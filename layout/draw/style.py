@@ -72,6 +72,7 @@ def _rules(dark: bool) -> str:
         f".arrow{{fill:none;stroke:{ink};stroke-width:1.3}}",
         f".mark{{fill:none;stroke:{ink};stroke-width:2.5}}",
         f".warnline{{fill:none;stroke:{warn};stroke-width:2}}",
+        f".shared{{fill:{'#0b6b53' if dark else '#00543d'}}}",
         f".owner:hover .cell{{stroke:{ink};stroke-width:2.5}}",
     ]
     shares = _DARK_SHARE if dark else _WHITE_SHARE
