@@ -6,7 +6,6 @@ in their own modules.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -404,8 +403,11 @@ def _slice(c: Any, shape: IntTuple, stride: IntTuple, layout: Layout) -> tuple[l
     return [], offset_of(c, shape, stride)
 
 
-def evaluate(layout: Layout, indices: Any) -> Any:
-    """The offsets at every index of an integer array, in an int64 array of the same shape.
+_CHUNK = 8192  # indices at a time: the intermediate arrays stay in cache, and their memory is reused
+
+
+def evaluate(layout: Layout, indices: Any, offset: int = 0, swizzle: Any = None) -> Any:
+    """The offsets at every index of an integer array, in an int64 array of the same shape; with `offset` added, then swizzled.
 
     Raises LayoutError where an offset could pass 2**63, for numpy would wrap around silently.
 
@@ -419,37 +421,65 @@ def evaluate(layout: Layout, indices: Any) -> Any:
     if array.dtype.kind not in "iu":
         raise LayoutError(f"an array of indices holds integers, not {array.dtype}")
     shape, stride = layout.flat
-    if any(type(d) is not int for d in stride):
-        raise LayoutError(f"{layout} has basis strides: evaluate it one index at a time")
-    if array.size == 0 or not shape:
-        return np.zeros(array.shape, np.int64)
+    if any([type(d) is not int for d in stride]):
+        raise LayoutError(f"{layout} has strides that are not numbers: evaluate it one coordinate at a time")
+    out = np.empty(array.shape, np.int64)
+    if array.size == 0:
+        return out
     low, high = int(array.min()), int(array.max())
     rest = max(abs(low), abs(high)) + 1
-    bound = 0
+    bound = abs(offset)
     for i, d in enumerate(stride):
         bound += (rest if i == len(shape) - 1 else min(rest, shape[i])) * abs(d)
         rest = rest // shape[i] + 1
-    if bound >= 2**63 or high >= 2**63:
+    widest = max(bound, high, -low)
+    if swizzle is not None and swizzle.bits:
+        widest = max(widest << max(0, -swizzle.shift), swizzle.source_mask)
+    if widest >= 2**63:
         raise LayoutError(f"offsets of {layout} may pass 2**63 here: evaluate it one index at a time")
-    left = array.astype(np.int64)
-    result: Any = np.zeros(array.shape, np.int64)
-    for s, d in zip(shape[:-1], stride, strict=False):
-        if s == 1:
-            continue
-        if high < s and low >= 0:
-            return result + left * d
-        if s & (s - 1) == 0:
-            digit = left & (s - 1)
-            left = left >> (s.bit_length() - 1)
-        else:
-            left, digit = np.divmod(left, s)
-        high, low = high // s, low // s
-        if d:
-            result += digit * d
-    return result + left * stride[-1]
+    plan = _digits(shape, stride, low, high)
+    source, target = array.reshape(-1), out.reshape(-1)
+    for start in range(0, len(source), _CHUNK):
+        left = source[start : start + _CHUNK].astype(np.int64)
+        result = target[start : start + _CHUNK]
+        result.fill(offset)
+        for s, d in plan:
+            if s == 0:
+                digit = left
+            elif s & (s - 1) == 0:
+                digit = left & (s - 1)
+                left >>= s.bit_length() - 1
+            else:
+                left, digit = np.divmod(left, s)
+            if d:
+                if d != 1:
+                    digit *= d
+                result += digit
+        if swizzle is not None and swizzle.bits:
+            read = result & swizzle.source_mask
+            if swizzle.shift > 0:
+                read >>= swizzle.shift
+            else:
+                read <<= -swizzle.shift
+            result ^= read
+    return out
 
 
-_TOKEN = re.compile(r"\s*(?:(-?[0-9]+(?:@[0-9]+(?:\.[0-9]+)*)?(?:[+]-?[0-9]+@[0-9]+(?:\.[0-9]+)*)*)|([(),]))")
+def _digits(shape: tuple[int, ...], stride: tuple[int, ...], low: int, high: int) -> list[tuple[int, int]]:
+    """(extent, stride) of the digits that indices in low .. high have; extent 0 for the last, which takes all that is left."""
+    plan = []
+    for i, (s, d) in enumerate(zip(shape, stride, strict=True)):
+        if i == len(shape) - 1 or (low >= 0 and high < s):
+            plan.append((0, d))
+            break
+        if s > 1:
+            plan.append((s, d))
+            low, high = low // s, high // s
+    return plan
+
+
+_BASIS = r"-?[0-9]+@[0-9]+(?:\.[0-9]+)*"
+_TOKEN = rf"\s*(?:({_BASIS}(?:[+]{_BASIS})*|-?[0-9]+)|([(),]))"
 _MAX_TEXT = 100_000
 _MAX_DEPTH = 100
 
@@ -467,11 +497,14 @@ def _parse(text: str) -> Layout:
 
 
 def _parse_tuple(part: str, text: str) -> IntTuple:
+    import re
+
+    token = re.compile(_TOKEN)
     stack: list[list[Any]] = [[]]
     position, part = 0, part.rstrip()
     value_allowed, comma_allowed = True, False
     while position < len(part):
-        match = _TOKEN.match(part, position)
+        match = token.match(part, position)
         if match is None:
             raise LayoutError(f"unexpected {part[position:].strip()[:1]!r} in {_shorten(text)}")
         position = match.end()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .core import Layout
+from .core import Layout, evaluate
 from .errors import LayoutError
 from .tuples import IntTuple, to_int
 
@@ -82,8 +82,10 @@ class Swizzle:
         """The swizzled offset; an integer array is swizzled element by element."""
         if type(offset) is not int and not (hasattr(offset, "__array__") and getattr(offset, "ndim", None)):
             offset = to_int(offset, "an offset")
+        if self.bits == 0:
+            return offset
         read = offset & self.source_mask
-        return offset ^ (read >> self.shift if self.shift >= 0 else read << -self.shift)
+        return offset ^ (read >> self.shift if self.shift > 0 else read << -self.shift)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not Swizzle:
@@ -168,7 +170,10 @@ class SwizzledLayout:
 
     def __call__(self, *coordinate: Any) -> Any:
         """The offset at an index, a coordinate, or every index of an integer array."""
-        return self.swizzle(self.layout(*coordinate) + self.offset)
+        if len(coordinate) == 1 and getattr(coordinate[0], "ndim", None):
+            return evaluate(self.layout, coordinate[0], self.offset, self.swizzle)
+        offset = self.layout(*coordinate)
+        return self.swizzle(offset + self.offset if self.offset else offset)
 
     def __len__(self) -> int:
         return len(self.layout)
