@@ -1,0 +1,137 @@
+"""Faults planted in the kernel are found: a wrong value, a deadlock report, a race or an error; never a pass."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from stridewright import Gemm
+from stridewright.codegen.build import build
+from stridewright.codegen.emulator import DeadlockError, EmulationError
+from stridewright.kernels.config import GemmConfig
+
+
+def planted(old: str, new: str, count: int = 1, **parameters: object) -> Gemm:
+    """A GEMM of four tiles on two CTAs whose source has ``old`` replaced by ``new``; the source must hold it ``count`` times."""
+    gemm = Gemm(256, 256, 320, config=GemmConfig().replace(**{"tile_m": 128, "tile_n": 128, "stages": 3, **parameters}))
+    source = gemm.source
+    assert source.count(old) == count, f"{old!r} stands {source.count(old)} times in the source"
+    # Not strict: the assembler would repair or refuse some of these faults, and here the emulator is asked.
+    gemm.__dict__["build"] = build(source.replace(old, new), arch="sm_90a", strict=False)
+    return gemm
+
+
+def verdict(gemm: Gemm, seeds: int = 3) -> str:
+    """What the emulator makes of this kernel: "pass", or what it found first, over a few legal orders of completion."""
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, (rows, gemm.k)).astype(ml_dtypes.bfloat16) for rows in (gemm.m, gemm.n))
+    exact = (a.astype(np.float64) @ b.astype(np.float64).T).astype(ml_dtypes.bfloat16)
+    for seed in range(seeds):
+        try:
+            emulation = gemm.emulate(a, b, seed=seed, sms=2)
+        except DeadlockError as error:
+            return f"deadlock: {error}"
+        except EmulationError as error:
+            return f"error: {error}"
+        if emulation.races:
+            return f"race: {emulation.races[0]}"
+        if not (emulation.d.view(np.uint16) == exact.view(np.uint16)).all():
+            return "wrong value"
+    return "pass"
+
+
+def test_the_kernel_without_a_fault_passes() -> None:
+    gemm = Gemm(256, 256, 320, config=GemmConfig().replace(tile_m=128, tile_n=128, stages=3))
+    assert verdict(gemm, seeds=8) == "pass"
+
+
+def test_a_wrong_initial_phase_deadlocks() -> None:
+    found = verdict(planted("at.parity ^ 1)", "at.parity)"))
+    assert found.startswith("deadlock")
+
+
+@pytest.mark.parametrize("bytes_more", [1, -1, 16, -16])
+def test_expecting_other_bytes_than_arrive_is_found(bytes_more: int) -> None:
+    found = verdict(planted("A_SLOT_BYTES + B_SLOT_BYTES)", f"A_SLOT_BYTES + B_SLOT_BYTES + ({bytes_more}))"))
+    assert found.startswith(("deadlock", "error"))
+
+
+def test_a_deadlock_report_says_who_waits_where_for_what() -> None:
+    report = verdict(planted("A_SLOT_BYTES + B_SLOT_BYTES)", "A_SLOT_BYTES + B_SLOT_BYTES + 1)"))
+    assert "parity" in report
+    assert "pending" in report
+    assert "mbarrier" in report
+    assert "line" in report or ".cu:" in report
+
+
+def test_releasing_a_slot_twice_is_found() -> None:
+    found = verdict(
+        planted(
+            "ring.release(previous);\n            }", "ring.release(previous); ring.release(previous);\n            }"
+        )
+    )
+    assert found != "pass"
+
+
+def test_releasing_a_slot_while_it_is_still_read_is_found() -> None:
+    found = verdict(planted("wgmma_wait<1>();    // the", "// the"))
+    assert found != "pass"
+
+
+def test_swapping_the_descriptor_s_offsets_is_found() -> None:
+    found = verdict(planted("A_DESCRIPTOR = 0x4000004000010000ull", "A_DESCRIPTOR = 0x4000000100400000ull"))
+    assert found == "wrong value"
+
+
+@pytest.mark.parametrize("mode", ["0x0", "0x8", "0xc"])
+def test_another_swizzle_mode_in_the_descriptor_is_found(mode: str) -> None:
+    found = verdict(planted("B_DESCRIPTOR = 0x4000004000010000ull", f"B_DESCRIPTOR = {mode}000004000010000ull"))
+    assert found != "pass"
+
+
+def test_a_missing_arrival_deadlocks() -> None:
+    found = verdict(planted("mbarrier_arrive(empty_barrier(slot))", "(void)slot"))
+    assert found.startswith("deadlock")
+
+
+def test_a_barrier_inside_a_live_tma_destination_is_an_error() -> None:
+    gemm = planted("FULL_BARRIERS_OFFSET = 114688;", "FULL_BARRIERS_OFFSET = 64;", buffers=1)
+    found = verdict(gemm)
+    assert found.startswith(("error", "deadlock"))
+
+
+def test_a_wrong_k_step_is_found() -> None:
+    assert verdict(planted("A_STEP_ADVANCE = 2;", "A_STEP_ADVANCE = 0;")) == "wrong value"
+
+
+def test_a_missing_proxy_fence_before_the_tma_store_is_found() -> None:
+    assert verdict(planted("            fence_async_proxy();\n", "")) != "pass"
+
+
+def test_a_missing_wgmma_fence_is_found() -> None:
+    assert verdict(planted("            wgmma_fence();\n", "")) != "pass"
+
+
+def test_reading_accumulators_before_the_wait_is_found() -> None:
+    assert verdict(planted("        wgmma_wait<0>();\n", "")) != "pass"
+
+
+def test_overwriting_a_staging_panel_that_is_still_stored_is_found() -> None:
+    assert verdict(planted("tma_store_wait_read<STAGING_BUFFERS - 1>()", "(void)0")) != "pass"
+
+
+def test_a_ring_position_that_restarts_at_each_tile_is_found() -> None:
+    found = verdict(
+        planted(
+            "        float accumulators[M_BLOCKS][TILE_N / 2];\n",
+            "        at = RingPosition();\n        float accumulators[M_BLOCKS][TILE_N / 2];\n",
+        )
+    )
+    assert found != "pass"
+
+
+def test_registers_beyond_the_launch_s_pool_are_found() -> None:
+    found = verdict(planted("CONSUMER_REGISTERS = 232;", "CONSUMER_REGISTERS = 240;"))
+    assert found.startswith(("deadlock", "error"))
+    assert "setmaxnreg" in found
