@@ -132,12 +132,16 @@ class Gemm:
         return explain(self)
 
     def tiles(self) -> int:
-        """Output tiles of the problem."""
-        return -(-self.m // self.config.tile.m) * -(-self.n // self.config.tile.n)
+        """Output tiles of the problem, counting those that only fill up a cluster."""
+        tile, cluster = self.config.tile, self.config.cluster
+        rows, columns = tile.m * cluster.m, tile.n * cluster.n
+        return -(-self.m // rows) * -(-self.n // columns) * cluster.m * cluster.n
 
     def grid(self, sms: int = SMS) -> tuple[int, int, int]:
         """CTAs to launch: one for each SM, or one for each tile if there are fewer."""
-        return (min(self.tiles(), sms), 1, 1)
+        cluster = self.config.cluster.m * self.config.cluster.n
+        resident = sms // cluster * cluster if cluster < 4 else sms * 10 // 11 // cluster * cluster
+        return (min(self.tiles(), resident), 1, 1)
 
     # ---- on a GPU ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +209,12 @@ class Gemm:
         """The kernel, ready to launch."""
         from .launch import LoadedKernel
 
-        return LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes)
+        return LoadedKernel(
+            self.cubin,
+            KERNEL_NAME,
+            self.derivation.shared_bytes,
+            cluster=(self.config.cluster.m * self.config.cluster.n, 1, 1),
+        )
 
     # ---- on the emulator --------------------------------------------------------------------------------------------
 
@@ -244,6 +253,7 @@ class Gemm:
             self.grid(sms),
             (self.config.threads, 1, 1),
             arguments,
+            cluster=(self.config.cluster.m * self.config.cluster.n, 1, 1),
             shared=self.derivation.shared_bytes,
             seed=seed,
             strict=strict,

@@ -31,7 +31,7 @@ from stridewright.layout.hardware import TensorMap, decode_matrix_descriptor, sw
 from stridewright.layout.hardware.canonical import matrix_descriptor
 from stridewright.layout.hardware.fragments import stmatrix_layout, wgmma_d_layout
 
-from .config import ALIGNMENT_SLACK, GemmConfig, registers, shared_bytes
+from .config import ALIGNMENT_SLACK, GemmConfig, registers, shared_bytes, sharers
 
 ELEMENT_BYTES = 2
 PANEL_COLUMNS = 64
@@ -75,6 +75,8 @@ class OperandTile:
 
     name: str
     rows: int
+    slice_rows: int
+    """Rows that one CTA of a cluster loads, for itself and for the others that need the same tile."""
     layout: SwizzledLayout
     slot_bytes: int
     descriptor: int
@@ -153,8 +155,8 @@ class Derivation:
             d = tensor_map(m, n, d_row_bytes, (min(PANEL_COLUMNS, config.tile.n), 64))
             d_tail = tensor_map(m, n, d_row_bytes, (tail, 64)) if tail else d
         return TensorMaps(
-            a=tensor_map(m, k, a_row_bytes, (config.tile.k, config.tile.m)),
-            b=tensor_map(n, k, b_row_bytes, (config.tile.k, config.tile.n)),
+            a=tensor_map(m, k, a_row_bytes, (config.tile.k, self.a.slice_rows)),
+            b=tensor_map(n, k, b_row_bytes, (config.tile.k, self.b.slice_rows)),
             d=d,
             d_tail=d_tail,
         )
@@ -190,7 +192,7 @@ def byte_offsets(layout: SwizzledLayout, element_bytes: int = ELEMENT_BYTES) -> 
     return SwizzledLayout(scaled, layout.offset * element_bytes, inner)
 
 
-def _operand(name: str, rows: int, config: GemmConfig) -> OperandTile:
+def _operand(name: str, rows: int, parts: int, config: GemmConfig) -> OperandTile:
     layout = swizzled_tile(rows, config.tile.k)
 
     def advance(row: int, k: int) -> int:
@@ -200,6 +202,7 @@ def _operand(name: str, rows: int, config: GemmConfig) -> OperandTile:
     return OperandTile(
         name=name,
         rows=rows,
+        slice_rows=rows // parts,
         layout=layout,
         slot_bytes=cosize(layout.layout) * ELEMENT_BYTES,
         descriptor=matrix_descriptor(layout, dtype="bf16", arch=config.arch, major="k", address=0),
@@ -247,7 +250,7 @@ def stmatrix_rows(panel: SwizzledLayout) -> SwizzledLayout:
 def derive(config: GemmConfig) -> Derivation:
     """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid."""
     config.require_valid()
-    a, b = _operand("A", config.tile.m, config), _operand("B", config.tile.n, config)
+    a, b = _operand("A", config.tile.m, config.cluster.n, config), _operand("B", config.tile.n, config.cluster.m, config)
     accumulator = wgmma_d_layout(config.tile.n)
     staging = addresses = report = None
     if config.epilogue.store == "tma":
@@ -293,8 +296,8 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
         title="The tile, and who computes it",
         notes=(
             f"A CTA computes {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements.",
-            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // consumers} rows each, wgmma m64n{tile.n}k16: "
-            f"{tile.m * tile.n // (consumers * 128)} accumulator registers a thread.",
+            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // sharers(config)} rows each, wgmma m64n{tile.n}k16: "
+            f"{tile.m * tile.n // (sharers(config) * 128)} accumulator registers a thread.",
             f"setmaxnreg takes registers from the producer's threads ({producer_registers}) and gives them to the consumers' ({consumer_registers}).",
         ),
         constants=(
@@ -303,9 +306,14 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("int", "TILE_K", tile.k),
             Constant("int", "STAGES", config.pipeline.stages),
             Constant("int", "CONSUMERS", consumers),
-            Constant("int", "M_BLOCKS", tile.m // consumers // 64),
+            Constant("bool", "PINGPONG", int(config.schedule.kind == "pingpong")),
+            Constant("int", "SLOT_READERS", sharers(config)),
+            Constant("int", "M_BLOCKS", tile.m // sharers(config) // 64),
+            Constant("int", "CLUSTER_M", config.cluster.m),
+            Constant("int", "CLUSTER_N", config.cluster.n),
             Constant("int", "THREADS", config.threads),
             Constant("int", "GROUP_M", config.schedule.group_m),
+            Constant("int", "TURN_BARRIERS", 1 + consumers),
             Constant("int", "PRODUCER_REGISTERS", producer_registers),
             Constant("int", "CONSUMER_REGISTERS", consumer_registers),
         ),
@@ -337,12 +345,11 @@ def _operand_step(operand: OperandTile, tile_k: int) -> Step:
         Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
         Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
         Constant("uint32", f"{name}_STEP_ADVANCE", operand.step_advance),
+        Constant("uint32", f"{name}_ROW_BYTES", operand.row_bytes),
+        Constant("uint32", f"{name}_SLICE_ROWS", operand.slice_rows),
     ]
     if name == "A":
-        constants += [
-            Constant("uint32", "A_ROW_BYTES", operand.row_bytes),
-            Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance),
-        ]
+        constants.append(Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance))
     return Step(
         title=f"A slot of {name}",
         layouts=(
@@ -350,7 +357,7 @@ def _operand_step(operand: OperandTile, tile_k: int) -> Step:
             ("the same in bytes", str(byte_offsets(operand.layout))),
         ),
         notes=(
-            f"TMA: box {tile_k} x {rows} elements, swizzle {SWIZZLE}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
+            f"TMA: box {tile_k} x {operand.slice_rows} elements, swizzle {SWIZZLE}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}, K-major.",
             *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, "sm_90a").explain().splitlines()),
             f"16 elements along k are {operand.step_advance * 16} bytes before the swizzle: the descriptor advances by {operand.step_advance} units of 16 bytes.",
