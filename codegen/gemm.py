@@ -135,7 +135,13 @@ class Gemm:
         """Output tiles of the problem, counting those that only fill up a cluster."""
         tile, cluster = self.config.tile, self.config.cluster
         rows, columns = tile.m * cluster.m, tile.n * cluster.n
-        return -(-self.m // rows) * -(-self.n // columns) * cluster.m * cluster.n
+        m, n = self.kernel_sizes
+        return -(-m // rows) * -(-n // columns) * cluster.m * cluster.n
+
+    @property
+    def kernel_sizes(self) -> tuple[int, int]:
+        """What the kernel takes as its m and n: with operands swapped, the problem's n and m."""
+        return (self.n, self.m) if self.config.schedule.swap else (self.m, self.n)
 
     def grid(self, sms: int = SMS) -> tuple[int, int, int]:
         """CTAs to launch: one for each SM, or one for each tile if there are fewer."""
@@ -236,14 +242,15 @@ class Gemm:
         maps = self.derivation.tensor_maps(self.m, self.n, self.k)
         map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
         map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
+        first, second = (b, a) if self.config.schedule.swap else (a, b)
         arguments = [
-            TensorMapArgument(maps.a, a),
-            TensorMapArgument(maps.b, b),
+            TensorMapArgument(maps.a, first),
+            TensorMapArgument(maps.b, second),
             map_d,
             map_tail,
             d,
             np.uint64(self.n),
-            *map(np.uint32, (self.m, self.n, self.k)),
+            *map(np.uint32, (*self.kernel_sizes, self.k)),
         ]
         ptx = self.ptx
         start = time.perf_counter()

@@ -30,6 +30,9 @@ MAXIMUM_ACCUMULATORS = 208
 tile up to it is compiled by the tests, and a spill fails the build).
 """
 
+MAXIMUM_STAGES = 16
+"""Slots of a ring; more were never of use. Small slots need many of them to cover the latency of memory."""
+
 Major = Literal["k", "mn"]
 Store = Literal["tma", "direct"]
 
@@ -81,6 +84,9 @@ class Schedule:
     so that one multiplies while the other stores."""
     consumers: int = 2
     """Warpgroups that multiply."""
+    swap: bool = False
+    """Whether the operands change places, D^T = B A^T: ``tile.m`` runs along N then and ``tile.n`` along M. For M so
+    small that 64 rows would mostly be padding."""
     group_m: int = 8
     """Tile rows walked together, so that CTAs running at the same time share panels of A and B in L2."""
 
@@ -146,10 +152,11 @@ class GemmConfig:
         'sm_90a_bf16_cooperative2_128x256x64_stages4_group8_tma2'
         """
         tile, schedule = self.tile, self.schedule
+        kind = schedule.kind + str(schedule.consumers) + ("_swapped" if schedule.swap else "")
         cluster = "" if self.cluster == Cluster() else f"_cluster{self.cluster.m}x{self.cluster.n}"
         store = self.epilogue.store + (str(self.epilogue.buffers) if self.epilogue.store == "tma" else "")
         return (
-            f"{self.arch}_{self.problem.a}_{schedule.kind}{schedule.consumers}_{tile.m}x{tile.n}x{tile.k}{cluster}"
+            f"{self.arch}_{self.problem.a}_{kind}_{tile.m}x{tile.n}x{tile.k}{cluster}"
             f"_stages{self.pipeline.stages}_group{schedule.group_m}_{store}"
         )
 
@@ -200,6 +207,7 @@ _SHORT_NAMES = {
     "stages": ("pipeline", "stages"),
     "schedule_kind": ("schedule", "kind"),
     "consumers": ("schedule", "consumers"),
+    "swap": ("schedule", "swap"),
     "cluster_m": ("cluster", "m"),
     "cluster_n": ("cluster", "n"),
     "group_m": ("schedule", "group_m"),
@@ -218,7 +226,7 @@ def is_size(value: object) -> bool:
 def _not_integers(config: GemmConfig) -> Iterator[Violation]:
     for name, (part, attribute) in _SHORT_NAMES.items():
         value = getattr(getattr(config, part), attribute)
-        if name not in ("store", "schedule_kind") and not is_size(value):
+        if name not in ("store", "schedule_kind", "swap") and not is_size(value):
             yield Violation(parameter=name, value=repr(value), rule="must be a whole number")
 
 
@@ -291,6 +299,11 @@ def registers(consumers: int) -> tuple[int, int]:
     return (24, 240) if consumers == 2 else (40, 240)
 
 
+def panel_rows(config: GemmConfig) -> int:
+    """Rows of a panel of D in shared memory: a block's 64, or with operands swapped the tile's part of M."""
+    return config.tile.n if config.schedule.swap else 64
+
+
 def shared_bytes(config: GemmConfig) -> dict[str, int]:
     """Bytes of shared memory by use, in the order they stand in it."""
     element = 2
@@ -299,7 +312,7 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
     return {
         "tiles of A": stages * tile.m * tile.k * element,
         "tiles of B": stages * tile.n * tile.k * element,
-        "staging of D": config.schedule.consumers * config.epilogue.buffers * 64 * 128 if staged else 0,
+        "staging of D": config.schedule.consumers * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
         "barriers": 2 * 8 * stages,
     }
 
@@ -364,18 +377,20 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be a multiple of 8 and at most 256 (wgmma N, bf16)",
             fix=_nearest(tile.n, 8, 8, 256),
         )
-    if tile.k != 64:
+    if tile.k not in (64, 128, 256):
         tile_fits = False
         yield Violation(
-            parameter="tile_k", value=tile.k, rule="must be 64: a row of a slot is the 128 bytes of the swizzle's span"
+            parameter="tile_k",
+            value=tile.k,
+            rule="must be 64, 128 or 256: a slot holds panels of 64 elements of K, the 128 bytes of the swizzle's span",
         )
-    if not 2 <= config.pipeline.stages <= 8:
+    if not 2 <= config.pipeline.stages <= MAXIMUM_STAGES:
         tile_fits = False
         yield Violation(
             parameter="stages",
             value=config.pipeline.stages,
-            rule="must be from 2 to 8",
-            fix=_nearest(config.pipeline.stages, 1, 2, 8),
+            rule=f"must be from 2 to {MAXIMUM_STAGES}",
+            fix=_nearest(config.pipeline.stages, 1, 2, MAXIMUM_STAGES),
         )
     if epilogue.store not in ("tma", "direct"):
         tile_fits = False

@@ -4,7 +4,7 @@
 // B, slot after slot around a ring of STAGES slots. The others are consumers, which multiply straight from shared memory and store the
 // result: cooperative ones TILE_M / CONSUMERS rows of each tile, ping-pong ones every second tile. Two barriers a slot say "filled" and "free again".
 //
-// The constants in capitals and the functions staging_offset, accumulator_row and accumulator_column come from the layouts of this
+// The constants in capitals and the functions a_step_advance, b_step_advance, staging_offset, accumulator_row and accumulator_column come from the layouts of this
 // configuration: they stand above, each under a comment that names its layout.
 #pragma once
 #include "pipeline.cuh"
@@ -27,17 +27,21 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
             ring.wait_empty(at);
             const uint32 full = ring.full_barrier(at.slot);
             mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);    // what lies outside the tensors is filled with zeros and counted too
-            const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + slice_a * A_ROW_BYTES;
-            const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + slice_b * B_ROW_BYTES;
-            if (CLUSTER_N > 1) {
-                tma_load_2d_multicast(a, map_a, full, ring.place.row_mask(), k_first, tile.row * TILE_M + slice_a);
-            } else {
-                tma_load_2d(a, map_a, full, k_first, tile.row * TILE_M);
-            }
-            if (CLUSTER_M > 1) {
-                tma_load_2d_multicast(b, map_b, full, ring.place.column_mask(), k_first, tile.column * TILE_N + slice_b);
-            } else {
-                tma_load_2d(b, map_b, full, k_first, tile.column * TILE_N);
+            #pragma unroll
+            for (int panel = 0; panel < TILE_K / PANEL_K; ++panel) {
+                const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + panel * A_PANEL_BYTES + slice_a * A_ROW_BYTES;
+                const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + panel * B_PANEL_BYTES + slice_b * B_ROW_BYTES;
+                const uint32 k_panel = k_first + panel * PANEL_K;
+                if (CLUSTER_N > 1) {
+                    tma_load_2d_multicast(a, map_a, full, ring.place.row_mask(), k_panel, tile.row * TILE_M + slice_a);
+                } else {
+                    tma_load_2d(a, map_a, full, k_panel, tile.row * TILE_M);
+                }
+                if (CLUSTER_M > 1) {
+                    tma_load_2d_multicast(b, map_b, full, ring.place.column_mask(), k_panel, tile.column * TILE_N + slice_b);
+                } else {
+                    tma_load_2d(b, map_b, full, k_panel, tile.column * TILE_N);
+                }
             }
             at.advance();
         }
@@ -50,7 +54,7 @@ DEVICE void multiply_slot(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 a,
     for (int step = 0; step < TILE_K / 16; ++step) {
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) {
-            wgmma(accumulators[block], a + block * A_BLOCK_ADVANCE + step * A_STEP_ADVANCE, b + step * B_STEP_ADVANCE, !(first && step == 0));
+            wgmma(accumulators[block], a + block * A_BLOCK_ADVANCE + a_step_advance(step), b + b_step_advance(step), !(first && step == 0));
         }
     }
 }

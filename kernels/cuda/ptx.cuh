@@ -156,3 +156,11 @@ DEVICE void stmatrix_x4(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
 DEVICE void stmatrix_x2(uint32 row, uint32 a, uint32 b) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
 }
+
+// The same, each matrix transposed on its way: the registers hold columns of what is written.
+DEVICE void stmatrix_x4_transposed(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+DEVICE void stmatrix_x2_transposed(uint32 row, uint32 a, uint32 b) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
+}
