@@ -94,20 +94,24 @@ def _arguments(gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix) ->
     from .driver import encode_tensor_map
     from .launch import DevicePointer
 
+    first, second = (b, a) if gemm.config.schedule.swap else (a, b)
     maps = gemm.derivation.tensor_maps(
-        gemm.m, gemm.n, gemm.k, a_row_bytes=_row_bytes(a), b_row_bytes=_row_bytes(b), d_row_bytes=_row_bytes(d)
+        gemm.m,
+        gemm.n,
+        gemm.k,
+        a_row_bytes=_row_bytes(first),
+        b_row_bytes=_row_bytes(second),
+        d_row_bytes=_row_bytes(d),
     )
     unused = np.zeros(1, dtype="V128")
     return (
-        encode_tensor_map(maps.a, a.address),
-        encode_tensor_map(maps.b, b.address),
+        encode_tensor_map(maps.a, first.address),
+        encode_tensor_map(maps.b, second.address),
         unused if maps.d is None else encode_tensor_map(maps.d, d.address),
         unused if maps.d_tail is None else encode_tensor_map(maps.d_tail, d.address),
         DevicePointer(d.address),
         np.uint64(_row_bytes(d) // 2),
-        np.uint32(gemm.m),
-        np.uint32(gemm.n),
-        np.uint32(gemm.k),
+        *map(np.uint32, (*gemm.kernel_sizes, gemm.k)),
     )
 
 

@@ -132,12 +132,22 @@ class Gemm:
         return explain(self)
 
     def tiles(self) -> int:
-        """Output tiles of the problem."""
-        return -(-self.m // self.config.tile.m) * -(-self.n // self.config.tile.n)
+        """Output tiles of the problem, counting those that only fill up a cluster."""
+        tile, cluster = self.config.tile, self.config.cluster
+        rows, columns = tile.m * cluster.m, tile.n * cluster.n
+        m, n = self.kernel_sizes
+        return -(-m // rows) * -(-n // columns) * cluster.m * cluster.n
+
+    @property
+    def kernel_sizes(self) -> tuple[int, int]:
+        """What the kernel takes as its m and n: with operands swapped, the problem's n and m."""
+        return (self.n, self.m) if self.config.schedule.swap else (self.m, self.n)
 
     def grid(self, sms: int = SMS) -> tuple[int, int, int]:
         """CTAs to launch: one for each SM, or one for each tile if there are fewer."""
-        return (min(self.tiles(), sms), 1, 1)
+        cluster = self.config.cluster.m * self.config.cluster.n
+        resident = sms // cluster * cluster if cluster < 4 else sms * 10 // 11 // cluster * cluster
+        return (min(self.tiles(), resident), 1, 1)
 
     # ---- on a GPU ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +215,12 @@ class Gemm:
         """The kernel, ready to launch."""
         from .launch import LoadedKernel
 
-        return LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes)
+        return LoadedKernel(
+            self.cubin,
+            KERNEL_NAME,
+            self.derivation.shared_bytes,
+            cluster=(self.config.cluster.m * self.config.cluster.n, 1, 1),
+        )
 
     # ---- on the emulator --------------------------------------------------------------------------------------------
 
@@ -227,14 +242,15 @@ class Gemm:
         maps = self.derivation.tensor_maps(self.m, self.n, self.k)
         map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
         map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
+        first, second = (b, a) if self.config.schedule.swap else (a, b)
         arguments = [
-            TensorMapArgument(maps.a, a),
-            TensorMapArgument(maps.b, b),
+            TensorMapArgument(maps.a, first),
+            TensorMapArgument(maps.b, second),
             map_d,
             map_tail,
             d,
             np.uint64(self.n),
-            *map(np.uint32, (self.m, self.n, self.k)),
+            *map(np.uint32, (*self.kernel_sizes, self.k)),
         ]
         ptx = self.ptx
         start = time.perf_counter()
@@ -244,6 +260,7 @@ class Gemm:
             self.grid(sms),
             (self.config.threads, 1, 1),
             arguments,
+            cluster=(self.config.cluster.m * self.config.cluster.n, 1, 1),
             shared=self.derivation.shared_bytes,
             seed=seed,
             strict=strict,

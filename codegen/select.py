@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.config import GemmConfig, Problem, sharers
 
 SMS = 132
 """Streaming multiprocessors of an H100 SXM and an H200."""
@@ -71,7 +71,7 @@ def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
     k = -(-problem.k // tile.k) * tile.k
     # Below 128 columns wgmma waits for A from shared memory: 64 rows of A take as long to read as 128 columns take to
     # multiply.
-    multiply = tile.m * max(tile.n, 128 if tile.m // config.schedule.consumers == 64 else 64) * k / MULTIPLIES_PER_CLOCK
+    multiply = tile.m * max(tile.n, 128 if tile.m // sharers(config) == 64 else 64) * k / MULTIPLIES_PER_CLOCK
     load = (tile.m + tile.n) * k * 2 / L2_BYTES_PER_CLOCK
     return turns * (max(multiply, load) + TILE_OVERHEAD)
 

@@ -20,7 +20,7 @@ KERNEL_NAME = "stridewright_gemm"
 """The kernel's extern "C" name in every generated source."""
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"$')
-_EPILOGUES = {"tma": "epilogue_tma.cuh", "direct": "epilogue_direct.cuh"}
+_EPILOGUES = {"tma": "epilogue_tma.cuh", "direct": "epilogue_direct.cuh", "tma swapped": "epilogue_tma_swapped.cuh"}
 
 
 @lru_cache(maxsize=64)
@@ -32,7 +32,9 @@ def generate(config: GemmConfig) -> str:
     derivation = derive(config)
     before = _assemble(["ptx.cuh"], set())
     taken = {name for name, _ in before}
-    after = _assemble([_EPILOGUES[config.epilogue.store], "hopper_gemm.cuh"], taken)
+    staged_swapped = config.schedule.swap and config.epilogue.store == "tma"
+    epilogue = _EPILOGUES["tma swapped" if staged_swapped else config.epilogue.store]
+    after = _assemble([epilogue, "hopper_gemm.cuh"], taken)
     parts = [_header(derivation)]
     parts += [text for _, text in before]
     parts += [_step_source(step) for step in derivation.steps]

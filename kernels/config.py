@@ -25,10 +25,13 @@ SHARED_LIMIT = 232_448
 ALIGNMENT_SLACK = 1024
 """Bytes asked for beyond the map, so that the tiles can start at a multiple of 1024: the swizzle acts on address bits."""
 
-MAXIMUM_ACCUMULATORS = 192
+MAXIMUM_ACCUMULATORS = 208
 """Accumulator registers of a thread beside which addresses and loop state still fit without spilling (every legal
 tile up to it is compiled by the tests, and a spill fails the build).
 """
+
+MAXIMUM_STAGES = 16
+"""Slots of a ring; more were never of use. Small slots need many of them to cover the latency of memory."""
 
 Major = Literal["k", "mn"]
 Store = Literal["tma", "direct"]
@@ -66,7 +69,7 @@ class Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """CTAs that run together, along M and along N."""
+    """CTAs that run together, along M and along N: each loads a slice of A for its row and of B for its column and multicasts it."""
 
     m: int = 1
     n: int = 1
@@ -76,9 +79,14 @@ class Cluster:
 class Schedule:
     """Who does what, and in which order the tiles are taken."""
 
-    kind: Literal["cooperative"] = "cooperative"
+    kind: Literal["cooperative", "pingpong"] = "cooperative"
+    """Cooperative consumers share each tile, its rows divided among them; ping-pong consumers, two of them, take whole tiles in turn,
+    so that one multiplies while the other stores."""
     consumers: int = 2
-    """Warpgroups that multiply; each takes ``tile.m / consumers`` rows of the tile."""
+    """Warpgroups that multiply."""
+    swap: bool = False
+    """Whether the operands change places, D^T = B A^T: ``tile.m`` runs along N then and ``tile.n`` along M. For M so
+    small that 64 rows would mostly be padding."""
     group_m: int = 8
     """Tile rows walked together, so that CTAs running at the same time share panels of A and B in L2."""
 
@@ -144,9 +152,11 @@ class GemmConfig:
         'sm_90a_bf16_cooperative2_128x256x64_stages4_group8_tma2'
         """
         tile, schedule = self.tile, self.schedule
+        kind = schedule.kind + str(schedule.consumers) + ("_swapped" if schedule.swap else "")
+        cluster = "" if self.cluster == Cluster() else f"_cluster{self.cluster.m}x{self.cluster.n}"
         store = self.epilogue.store + (str(self.epilogue.buffers) if self.epilogue.store == "tma" else "")
         return (
-            f"{self.arch}_{self.problem.a}_{schedule.kind}{schedule.consumers}_{tile.m}x{tile.n}x{tile.k}"
+            f"{self.arch}_{self.problem.a}_{kind}_{tile.m}x{tile.n}x{tile.k}{cluster}"
             f"_stages{self.pipeline.stages}_group{schedule.group_m}_{store}"
         )
 
@@ -195,7 +205,11 @@ _SHORT_NAMES = {
     "tile_n": ("tile", "n"),
     "tile_k": ("tile", "k"),
     "stages": ("pipeline", "stages"),
+    "schedule_kind": ("schedule", "kind"),
     "consumers": ("schedule", "consumers"),
+    "swap": ("schedule", "swap"),
+    "cluster_m": ("cluster", "m"),
+    "cluster_n": ("cluster", "n"),
     "group_m": ("schedule", "group_m"),
     "store": ("epilogue", "store"),
     "buffers": ("epilogue", "buffers"),
@@ -212,12 +226,8 @@ def is_size(value: object) -> bool:
 def _not_integers(config: GemmConfig) -> Iterator[Violation]:
     for name, (part, attribute) in _SHORT_NAMES.items():
         value = getattr(getattr(config, part), attribute)
-        if name != "store" and not is_size(value):
+        if name not in ("store", "schedule_kind", "swap") and not is_size(value):
             yield Violation(parameter=name, value=repr(value), rule="must be a whole number")
-    for axis in ("m", "n"):
-        value = getattr(config.cluster, axis)
-        if not is_size(value):
-            yield Violation(parameter=f"cluster_{axis}", value=repr(value), rule="must be a whole number")
 
 
 def problem_violations(problem: Problem) -> Iterator[Violation]:
@@ -269,19 +279,29 @@ def _nearest(value: int, step: int, low: int, high: int) -> str:
 
 def accumulators(config: GemmConfig) -> int:
     """Float32 accumulator registers of one consumer thread: its share of the tile."""
-    return config.tile.m * config.tile.n // (config.schedule.consumers * WARPGROUP)
+    return config.tile.m * config.tile.n // (sharers(config) * WARPGROUP)
+
+
+def sharers(config: GemmConfig) -> int:
+    """Consumer warpgroups that share a tile: all of them if they cooperate, one if they take turns."""
+    return 1 if config.schedule.kind == "pingpong" else config.schedule.consumers
 
 
 def registers(consumers: int) -> tuple[int, int]:
     """What setmaxnreg leaves a producer thread and gives a consumer thread.
 
     The pool is what the CTA was launched with: ptxas gives 168 registers a thread at 384 threads, hence 504 for three
-    warpgroups, and 40 + 2 * 232 fits exactly. With one consumer the launch gives every thread all it can name.
+    warpgroups, and 24 + 2 * 240 fits exactly. With one consumer the launch gives every thread all it can name.
 
     >>> registers(2)
-    (40, 232)
+    (24, 240)
     """
-    return (40, 232) if consumers == 2 else (40, 240)
+    return (24, 240) if consumers == 2 else (40, 240)
+
+
+def panel_rows(config: GemmConfig) -> int:
+    """Rows of a panel of D in shared memory: a block's 64, or with operands swapped the tile's part of M."""
+    return config.tile.n if config.schedule.swap else 64
 
 
 def shared_bytes(config: GemmConfig) -> dict[str, int]:
@@ -292,7 +312,7 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
     return {
         "tiles of A": stages * tile.m * tile.k * element,
         "tiles of B": stages * tile.n * tile.k * element,
-        "staging of D": config.schedule.consumers * config.epilogue.buffers * 64 * 128 if staged else 0,
+        "staging of D": config.schedule.consumers * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
         "barriers": 2 * 8 * stages,
     }
 
@@ -307,8 +327,12 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
             fix=f"there is one for {', '.join(ARCHITECTURES)} (Hopper: H100, H200)",
         )
     yield from problem_violations(problem)
-    if schedule.kind != "cooperative":
-        yield Violation(parameter="schedule", value=repr(schedule.kind), rule='must be "cooperative"')
+    if schedule.kind not in ("cooperative", "pingpong"):
+        yield Violation(parameter="schedule", value=repr(schedule.kind), rule='must be "cooperative" or "pingpong"')
+    elif schedule.kind == "pingpong" and schedule.consumers != 2:
+        yield Violation(
+            parameter="consumers", value=schedule.consumers, rule="ping-pong is played by two", fix="consumers=2 works"
+        )
     if schedule.consumers not in (1, 2):
         yield Violation(
             parameter="consumers",
@@ -318,13 +342,23 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
         )
     if schedule.group_m < 1:
         yield Violation(parameter="group_m", value=schedule.group_m, rule="must be at least 1")
-    if (config.cluster.m, config.cluster.n) != (1, 1):
+    clusters = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
+    cluster = (config.cluster.m, config.cluster.n)
+    if cluster not in clusters:
         yield Violation(
             parameter="cluster",
-            value=f"{config.cluster.m}x{config.cluster.n}",
-            rule="clusters have no kernel yet",
-            fix="1x1 works",
+            value="x".join(map(str, cluster)),
+            rule=f"must be {', '.join('x'.join(map(str, one)) for one in clusters)}",
         )
+    else:
+        for name, size, parts in (("tile_m", tile.m, cluster[1]), ("tile_n", tile.n, cluster[0])):
+            if size % (8 * parts):
+                yield Violation(
+                    parameter=name,
+                    value=size,
+                    rule=f"{parts} CTAs of a cluster load a slice each, whole groups of 8 rows: must be a multiple of {8 * parts}",
+                    fix=_nearest(size, 8 * parts, 8 * parts, 256),
+                )
     tile_fits = True
     if tile.m not in (64, 128, 256):
         tile_fits = False
@@ -343,18 +377,20 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be a multiple of 8 and at most 256 (wgmma N, bf16)",
             fix=_nearest(tile.n, 8, 8, 256),
         )
-    if tile.k != 64:
+    if tile.k not in (64, 128, 256):
         tile_fits = False
         yield Violation(
-            parameter="tile_k", value=tile.k, rule="must be 64: a row of a slot is the 128 bytes of the swizzle's span"
+            parameter="tile_k",
+            value=tile.k,
+            rule="must be 64, 128 or 256: a slot holds panels of 64 elements of K, the 128 bytes of the swizzle's span",
         )
-    if not 2 <= config.pipeline.stages <= 8:
+    if not 2 <= config.pipeline.stages <= MAXIMUM_STAGES:
         tile_fits = False
         yield Violation(
             parameter="stages",
             value=config.pipeline.stages,
-            rule="must be from 2 to 8",
-            fix=_nearest(config.pipeline.stages, 1, 2, 8),
+            rule=f"must be from 2 to {MAXIMUM_STAGES}",
+            fix=_nearest(config.pipeline.stages, 1, 2, MAXIMUM_STAGES),
         )
     if epilogue.store not in ("tma", "direct"):
         tile_fits = False
@@ -379,7 +415,7 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
 
 
 def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
-    tile, consumers = config.tile, config.schedule.consumers
+    tile, consumers = config.tile, sharers(config)
     if tile.m < 64 * consumers:
         yield Violation(
             parameter="consumers",

@@ -28,12 +28,14 @@ from stridewright.layout import (
 )
 from stridewright.layout.banks import Access, BankReport, bank_report
 from stridewright.layout.hardware import TensorMap, decode_matrix_descriptor, swizzle_mode
-from stridewright.layout.hardware.canonical import matrix_descriptor
+from stridewright.layout.hardware.canonical import k_advance, matrix_descriptor
 from stridewright.layout.hardware.fragments import stmatrix_layout, wgmma_d_layout
 
-from .config import ALIGNMENT_SLACK, GemmConfig, registers, shared_bytes
+from .config import ALIGNMENT_SLACK, GemmConfig, panel_rows, registers, shared_bytes, sharers
 
 ELEMENT_BYTES = 2
+PANEL_K = 64
+"""Elements of K in a panel of a slot: the 128 bytes of the swizzle's span."""
 PANEL_COLUMNS = 64
 """Columns of a panel of D in shared memory: 64 elements of 2 bytes are the 128 bytes of the swizzle's span."""
 
@@ -75,11 +77,15 @@ class OperandTile:
 
     name: str
     rows: int
+    slice_rows: int
+    """Rows that one CTA of a cluster loads, for itself and for the others that need the same tile."""
     layout: SwizzledLayout
     slot_bytes: int
     descriptor: int
-    step_advance: int
-    """Descriptor units (16 bytes) from one k-step of 16 elements to the next."""
+    step_advance: Layout
+    """k-step of 16 elements -> what is added to the descriptor, in its units of 16 bytes."""
+    panel_bytes: int
+    """Bytes from one panel of 64 elements of K to the next."""
     block_advance: int
     """Descriptor units from one block of 64 rows to the next (A only)."""
     row_bytes: int
@@ -148,13 +154,16 @@ class Derivation:
             )
 
         d = d_tail = None
-        if config.epilogue.store == "tma":
+        if config.epilogue.store == "tma" and config.schedule.swap:
+            d = d_tail = tensor_map(m, n, d_row_bytes, (PANEL_COLUMNS, config.tile.n))
+        elif config.epilogue.store == "tma":
             tail = config.tile.n % PANEL_COLUMNS
             d = tensor_map(m, n, d_row_bytes, (min(PANEL_COLUMNS, config.tile.n), 64))
             d_tail = tensor_map(m, n, d_row_bytes, (tail, 64)) if tail else d
+        rows_a, rows_b = (n, m) if config.schedule.swap else (m, n)
         return TensorMaps(
-            a=tensor_map(m, k, a_row_bytes, (config.tile.k, config.tile.m)),
-            b=tensor_map(n, k, b_row_bytes, (config.tile.k, config.tile.n)),
+            a=tensor_map(rows_a, k, a_row_bytes, (PANEL_K, self.a.slice_rows)),
+            b=tensor_map(rows_b, k, b_row_bytes, (PANEL_K, self.b.slice_rows)),
             d=d,
             d_tail=d_tail,
         )
@@ -190,7 +199,7 @@ def byte_offsets(layout: SwizzledLayout, element_bytes: int = ELEMENT_BYTES) -> 
     return SwizzledLayout(scaled, layout.offset * element_bytes, inner)
 
 
-def _operand(name: str, rows: int, config: GemmConfig) -> OperandTile:
+def _operand(name: str, rows: int, parts: int, config: GemmConfig) -> OperandTile:
     layout = swizzled_tile(rows, config.tile.k)
 
     def advance(row: int, k: int) -> int:
@@ -200,10 +209,12 @@ def _operand(name: str, rows: int, config: GemmConfig) -> OperandTile:
     return OperandTile(
         name=name,
         rows=rows,
+        slice_rows=rows // parts,
         layout=layout,
         slot_bytes=cosize(layout.layout) * ELEMENT_BYTES,
         descriptor=matrix_descriptor(layout, dtype="bf16", arch=config.arch, major="k", address=0),
-        step_advance=advance(0, 16),
+        step_advance=k_advance(layout, dtype="bf16", arch=config.arch, major="k"),
+        panel_bytes=cosize(layout.layout) * ELEMENT_BYTES * PANEL_K // config.tile.k,
         block_advance=advance(64, 0) if rows > 64 else 0,
         row_bytes=int(layout.layout(1, 0)) * ELEMENT_BYTES,
     )
@@ -221,25 +232,33 @@ def accumulator_columns(accumulator: Layout) -> Layout:
     return columns
 
 
-def stmatrix_rows(panel: SwizzledLayout) -> SwizzledLayout:
+def stmatrix_rows(
+    panel: SwizzledLayout, columns: int = PANEL_COLUMNS, swapped: bool = False
+) -> SwizzledLayout:
     """(lane, warp, step) -> byte offset in the panel of the 16-byte row whose address that lane gives to stmatrix x4.
 
-    Step s stores accumulator values 8 s .. 8 s + 7, 16 columns. The fragment says which (m, n) each value is;
-    stmatrix says which row and column each register half goes to; one composed with the inverse of the other says
-    where a row lies. That the row's eight elements are eight neighbours along n is checked here: otherwise stmatrix
-    could not store this fragment.
+    Step s stores accumulator values 8 s .. 8 s + 7, 16 of the fragment's ``columns``. The fragment says which (m, n)
+    each value is; stmatrix says which row and column each register half goes to; one composed with the inverse of the
+    other says where a row lies. ``panel`` maps (m, n) to elements; with ``swapped`` operands it maps (n, m), and
+    stmatrix transposes. That the row's eight elements are neighbours is checked here: otherwise stmatrix could not
+    store this fragment.
     """
-    fragment = wgmma_d_layout(PANEL_COLUMNS)
+    step_count = -(-columns // 16)
+    fragment = wgmma_d_layout(16 * step_count)
     lanes, warps = fragment[0][0:2], fragment[0][2]
-    values, steps = compose(fragment[1], Layout(8)), compose(fragment[1], Layout(PANEL_COLUMNS // 16, 8))
+    values, steps = compose(fragment[1], Layout(8)), compose(fragment[1], Layout(step_count, 8))
     one_step = Layout((lanes.shape, values.shape), (lanes.stride, values.stride))
-    to_fragment = right_inverse(stmatrix_layout(4))
-    placed = compose(one_step, to_fragment)
-    if compose(placed, Layout(8)) != Layout(8, 64):
-        raise AssertionError(f"stmatrix rows of {one_step} are {placed}, not 8 neighbours along n")
+    placed = compose(one_step, right_inverse(stmatrix_layout(4, trans=swapped)))
+    neighbours = Layout(8, 1 if swapped else 64)
+    if compose(placed, Layout(8)) != neighbours:
+        raise AssertionError(f"stmatrix rows of {one_step} are {placed}, not {neighbours}")
     rows = coalesce(compose(placed, Layout(32, 8)))
     coordinates = Layout((rows.shape, warps.shape, steps.shape), (rows.stride, warps.stride, steps.stride))
-    addresses: SwizzledLayout = compose(byte_offsets(panel), coordinates)
+    bytes_of_panel = byte_offsets(panel)
+    if swapped:
+        turned = Layout(bytes_of_panel.layout.shape[::-1], bytes_of_panel.layout.stride[::-1])
+        bytes_of_panel = SwizzledLayout(bytes_of_panel.swizzle, bytes_of_panel.offset, turned)
+    addresses: SwizzledLayout = compose(bytes_of_panel, coordinates)
     return addresses
 
 
@@ -247,12 +266,14 @@ def stmatrix_rows(panel: SwizzledLayout) -> SwizzledLayout:
 def derive(config: GemmConfig) -> Derivation:
     """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid."""
     config.require_valid()
-    a, b = _operand("A", config.tile.m, config), _operand("B", config.tile.n, config)
+    a, b = _operand("A", config.tile.m, config.cluster.n, config), _operand("B", config.tile.n, config.cluster.m, config)
     accumulator = wgmma_d_layout(config.tile.n)
     staging = addresses = report = None
     if config.epilogue.store == "tma":
-        staging = swizzled_tile(64, PANEL_COLUMNS)
-        addresses = stmatrix_rows(staging)
+        swapped, rows = config.schedule.swap, panel_rows(config)
+        # A step covers 16 rows of a swapped panel: of the last one, half may stay unused.
+        staging = swizzled_tile(-(-rows // 16) * 16 if swapped else rows, PANEL_COLUMNS)
+        addresses = stmatrix_rows(staging, config.tile.n if swapped else PANEL_COLUMNS, swapped)
         # One warp, one step; the others add multiples of 16 bytes * 8 rows or permute chunks, and are reported in
         # explain().
         report = worst_report(addresses)
@@ -293,19 +314,26 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
         title="The tile, and who computes it",
         notes=(
             f"A CTA computes {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements.",
-            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // consumers} rows each, wgmma m64n{tile.n}k16: "
-            f"{tile.m * tile.n // (consumers * 128)} accumulator registers a thread.",
+            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // sharers(config)} rows each, wgmma m64n{tile.n}k16: "
+            f"{tile.m * tile.n // (sharers(config) * 128)} accumulator registers a thread.",
             f"setmaxnreg takes registers from the producer's threads ({producer_registers}) and gives them to the consumers' ({consumer_registers}).",
         ),
         constants=(
             Constant("int", "TILE_M", tile.m),
             Constant("int", "TILE_N", tile.n),
             Constant("int", "TILE_K", tile.k),
+            Constant("int", "PANEL_K", PANEL_K),
+            Constant("bool", "SWAPPED", int(config.schedule.swap)),
             Constant("int", "STAGES", config.pipeline.stages),
             Constant("int", "CONSUMERS", consumers),
-            Constant("int", "M_BLOCKS", tile.m // consumers // 64),
+            Constant("bool", "PINGPONG", int(config.schedule.kind == "pingpong")),
+            Constant("int", "SLOT_READERS", sharers(config)),
+            Constant("int", "M_BLOCKS", tile.m // sharers(config) // 64),
+            Constant("int", "CLUSTER_M", config.cluster.m),
+            Constant("int", "CLUSTER_N", config.cluster.n),
             Constant("int", "THREADS", config.threads),
             Constant("int", "GROUP_M", config.schedule.group_m),
+            Constant("int", "TURN_BARRIERS", 1 + consumers),
             Constant("int", "PRODUCER_REGISTERS", producer_registers),
             Constant("int", "CONSUMER_REGISTERS", consumer_registers),
         ),
@@ -336,13 +364,12 @@ def _operand_step(operand: OperandTile, tile_k: int) -> Step:
     constants = [
         Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
         Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
-        Constant("uint32", f"{name}_STEP_ADVANCE", operand.step_advance),
+        Constant("uint32", f"{name}_PANEL_BYTES", operand.panel_bytes),
+        Constant("uint32", f"{name}_ROW_BYTES", operand.row_bytes),
+        Constant("uint32", f"{name}_SLICE_ROWS", operand.slice_rows),
     ]
     if name == "A":
-        constants += [
-            Constant("uint32", "A_ROW_BYTES", operand.row_bytes),
-            Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance),
-        ]
+        constants.append(Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance))
     return Step(
         title=f"A slot of {name}",
         layouts=(
@@ -350,12 +377,16 @@ def _operand_step(operand: OperandTile, tile_k: int) -> Step:
             ("the same in bytes", str(byte_offsets(operand.layout))),
         ),
         notes=(
-            f"TMA: box {tile_k} x {rows} elements, swizzle {SWIZZLE}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
+            f"TMA: {tile_k // PANEL_K} x box {PANEL_K} x {operand.slice_rows} elements, swizzle {SWIZZLE}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}, K-major.",
             *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, "sm_90a").explain().splitlines()),
-            f"16 elements along k are {operand.step_advance * 16} bytes before the swizzle: the descriptor advances by {operand.step_advance} units of 16 bytes.",
+            "Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:",
+            f"  step -> {operand.step_advance}",
         ),
         constants=tuple(constants),
+        functions=(
+            AddressFunction(f"{name.lower()}_step_advance", ("step",), operand.step_advance, "units of 16 bytes"),
+        ),
     )
 
 
@@ -364,25 +395,27 @@ def _staging_step(derivation: Derivation) -> Step:
     staging, addresses, report = derivation.staging, derivation.staging_addresses, derivation.staging_report
     if staging is None or addresses is None or report is None:
         raise AssertionError("a staged epilogue has a staging layout")
-    tail = config.tile.n % PANEL_COLUMNS
+    swapped = config.schedule.swap
+    tail = 0 if swapped else config.tile.n % PANEL_COLUMNS
+    box = (PANEL_COLUMNS, config.tile.n) if swapped else (min(PANEL_COLUMNS, config.tile.n), 64)
     return Step(
         title="From accumulators to D, through shared memory",
         layouts=(
             ("accumulator: (thread, value) -> m + 64 n", str(derivation.accumulator)),
-            ("panel of D: (m, n) -> element", str(staging)),
+            (f"panel of D: ({'n, m' if swapped else 'm, n'}) -> element", str(staging)),
             ("stmatrix x4: (lane, warp, step) -> byte of a 16-byte row", str(addresses)),
         ),
         notes=(
             f"Bank conflicts: {report.wavefronts} wavefronts a store, {report.ideal} are ideal, for every warp and step"
             + (": none." if report.ratio == 1 else f": ratio {report.ratio:g}."),
-            f"TMA store: box {min(PANEL_COLUMNS, config.tile.n)} x 64, swizzle {SWIZZLE}"
+            f"TMA store: box {box[0]} x {box[1]}, swizzle {SWIZZLE}"
             + (f"; the tile's last panel is {tail} columns wide and has a map of its own." if tail else "."),
         ),
         constants=(
             Constant("int", "PANEL_COLUMNS", PANEL_COLUMNS),
             Constant("int", "PANELS", -(-config.tile.n // PANEL_COLUMNS)),
             Constant("int", "TAIL_COLUMNS", tail),
-            Constant("int", "PANEL_BYTES", cosize(staging.layout) * ELEMENT_BYTES),
+            Constant("int", "PANEL_BYTES", panel_rows(config) * 2 * PANEL_COLUMNS),
             Constant("int", "STAGING_BUFFERS", config.epilogue.buffers),
         ),
         functions=(AddressFunction("staging_offset", ("lane", "warp", "step"), addresses, "bytes"),),

@@ -16,13 +16,15 @@ struct Epilogue {
         const uint32 thread = threadIdx.x % 128;
         const uint32 first_row = row + accumulator_row(thread, 0);
         const uint32 first_column = column + accumulator_column(thread, 0);
-        bf16 *const first = d + first_row * d_row_stride + first_column;
+        const uint64 row_stride = SWAPPED ? 1 : d_row_stride;    // with operands swapped, the accumulators' columns are D's rows
+        const uint64 column_stride = SWAPPED ? d_row_stride : 1;
+        bf16 *const first = d + first_row * row_stride + first_column * column_stride;
         #pragma unroll
         for (int value = 0; value < TILE_N / 2; ++value) {
             const uint32 down = accumulator_row(0, value);
             const uint32 right = accumulator_column(0, value);
             if (first_row + down < m && first_column + right < n) {
-                first[down * d_row_stride + right] = static_cast<bf16>(pack_bf16(accumulators[value], 0.0f));
+                first[down * row_stride + right * column_stride] = static_cast<bf16>(pack_bf16(accumulators[value], 0.0f));
             }
         }
     }

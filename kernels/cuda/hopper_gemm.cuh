@@ -1,10 +1,10 @@
 // D[M,N] = A[M,K] B[N,K]^T on Hopper: bfloat16 in and out, float32 accumulation.
 //
 // One CTA has 1 + CONSUMERS warpgroups. Warpgroup 0 is the producer: one thread of it asks the copy engine for the tiles of A and
-// B, slot after slot around a ring of STAGES slots. The others are consumers: each multiplies TILE_M / CONSUMERS rows of the
-// tile, straight from shared memory, and stores them. Two barriers a slot say "filled" and "free again".
+// B, slot after slot around a ring of STAGES slots. The others are consumers, which multiply straight from shared memory and store the
+// result: cooperative ones TILE_M / CONSUMERS rows of each tile, ping-pong ones every second tile. Two barriers a slot say "filled" and "free again".
 //
-// The constants in capitals and the functions staging_offset, accumulator_row and accumulator_column come from the layouts of this
+// The constants in capitals and the functions a_step_advance, b_step_advance, staging_offset, accumulator_row and accumulator_column come from the layouts of this
 // configuration: they stand above, each under a comment that names its layout.
 #pragma once
 #include "pipeline.cuh"
@@ -16,16 +16,33 @@ struct Tiles {
 };
 
 DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles, Ring ring, uint32 m, uint32 n, uint32 k) {
+    // This CTA's slices: rows of A for its row of the cluster, rows of B for its column.
+    const uint32 slice_a = ring.place.column * A_SLICE_ROWS;
+    const uint32 slice_b = ring.place.row * B_SLICE_ROWS;
     RingPosition at;
-    TileScheduler scheduler(m, n);
+    TileScheduler scheduler(ring.place, m, n);
     TileCoordinate tile;
     while (scheduler.take(tile)) {
         for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {
             ring.wait_empty(at);
             const uint32 full = ring.full_barrier(at.slot);
             mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);    // what lies outside the tensors is filled with zeros and counted too
-            tma_load_2d(tiles.a + at.slot * A_SLOT_BYTES, map_a, full, k_first, tile.row * TILE_M);
-            tma_load_2d(tiles.b + at.slot * B_SLOT_BYTES, map_b, full, k_first, tile.column * TILE_N);
+            #pragma unroll
+            for (int panel = 0; panel < TILE_K / PANEL_K; ++panel) {
+                const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + panel * A_PANEL_BYTES + slice_a * A_ROW_BYTES;
+                const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + panel * B_PANEL_BYTES + slice_b * B_ROW_BYTES;
+                const uint32 k_panel = k_first + panel * PANEL_K;
+                if (CLUSTER_N > 1) {
+                    tma_load_2d_multicast(a, map_a, full, ring.place.row_mask(), k_panel, tile.row * TILE_M + slice_a);
+                } else {
+                    tma_load_2d(a, map_a, full, k_panel, tile.row * TILE_M);
+                }
+                if (CLUSTER_M > 1) {
+                    tma_load_2d_multicast(b, map_b, full, ring.place.column_mask(), k_panel, tile.column * TILE_N + slice_b);
+                } else {
+                    tma_load_2d(b, map_b, full, k_panel, tile.column * TILE_N);
+                }
+            }
             at.advance();
         }
     }
@@ -37,54 +54,74 @@ DEVICE void multiply_slot(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 a,
     for (int step = 0; step < TILE_K / 16; ++step) {
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) {
-            wgmma(accumulators[block], a + block * A_BLOCK_ADVANCE + step * A_STEP_ADVANCE, b + step * B_STEP_ADVANCE, !(first && step == 0));
+            wgmma(accumulators[block], a + block * A_BLOCK_ADVANCE + a_step_advance(step), b + b_step_advance(step), !(first && step == 0));
         }
     }
 }
 
+// One tile's sum over K: TILE_K at a time, slot after slot.
+DEVICE void multiply_tile(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, uint32 k_blocks) {
+    uint32 previous = 0;
+    for (uint32 k_block = 0; k_block < k_blocks; ++k_block) {
+        ring.wait_full(at);
+        wgmma_fence();
+        multiply_slot(accumulators, descriptor_a + at.slot * (A_SLOT_BYTES >> 4), descriptor_b + at.slot * (B_SLOT_BYTES >> 4), k_block == 0);
+        wgmma_commit();
+        if (k_block > 0) {
+            wgmma_wait<1>();    // the multiplies of the slot before are done: it may be refilled
+            ring.release(previous);
+        }
+        previous = at.slot;
+        at.advance();
+    }
+}
+
 DEVICE void consume(Epilogue epilogue, Tiles tiles, Ring ring, uint32 consumer, uint32 m, uint32 n, uint32 k) {
+    // Cooperative consumers share a tile, each its rows; ping-pong consumers take turns at whole tiles: one multiplies while the other stores.
+    const uint32 first_row = PINGPONG ? 0 : consumer * M_BLOCKS * 64;
     // A matrix descriptor holds its address in units of 16 bytes in its low bits, so advancing an operand is an addition.
-    const uint64 descriptor_a = A_DESCRIPTOR + ((tiles.a + consumer * M_BLOCKS * 64 * A_ROW_BYTES) >> 4);
+    const uint64 descriptor_a = A_DESCRIPTOR + ((tiles.a + first_row * A_ROW_BYTES) >> 4);
     const uint64 descriptor_b = B_DESCRIPTOR + (tiles.b >> 4);
     const uint32 k_blocks = (k + TILE_K - 1) / TILE_K;
 
     RingPosition at;
-    TileScheduler scheduler(m, n);
+    TileScheduler scheduler(ring.place, m, n);
+    if (PINGPONG && consumer == 1) {
+        named_barrier_arrive<256>(TURN_BARRIERS);    // the first turn is consumer 0's
+        scheduler.skip();
+        at.skip(k_blocks);
+    }
     TileCoordinate tile;
     while (scheduler.take(tile)) {
         float accumulators[M_BLOCKS][TILE_N / 2];
-        uint32 previous = 0;
-        for (uint32 k_block = 0; k_block < k_blocks; ++k_block) {
-            ring.wait_full(at);
-            wgmma_fence();
-            multiply_slot(accumulators, descriptor_a + at.slot * (A_SLOT_BYTES >> 4), descriptor_b + at.slot * (B_SLOT_BYTES >> 4), k_block == 0);
-            wgmma_commit();
-            if (k_block > 0) {
-                wgmma_wait<1>();    // the multiplies of the slot before are done: it may be refilled
-                ring.release(previous);
-            }
-            previous = at.slot;
-            at.advance();
+        // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two phases off.
+        if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);
+        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, k_blocks);
+        const uint32 last = (at.slot + STAGES - 1) % STAGES;
+        if (PINGPONG) {
+            if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);
+            scheduler.skip();    // the next tile is the other's
+            at.skip(k_blocks);
         }
         wgmma_wait<0>();
-        ring.release(previous);
+        ring.release(last);
 
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) {
-            epilogue.store(accumulators[block], tile.row * TILE_M + (consumer * M_BLOCKS + block) * 64, tile.column * TILE_N);
+            epilogue.store(accumulators[block], tile.row * TILE_M + first_row + block * 64, tile.column * TILE_N);
         }
     }
     epilogue.finish();
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(CLUSTER_SIZE, 1, 1) __launch_bounds__(THREADS, 1)
 stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_constant__ TensorMap tensor_map_b, const __grid_constant__ TensorMap tensor_map_d,
                   const __grid_constant__ TensorMap tensor_map_d_tail, bf16 *d, uint64 d_row_stride, uint32 m, uint32 n, uint32 k) {
     extern __shared__ uint8 dynamic_shared[];
     // The swizzle acts on address bits, so tiles start at multiples of 1024 bytes. The launch asks for 1023 bytes more than the map below.
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
     const Tiles tiles = {shared + A_OFFSET, shared + B_OFFSET};
-    const Ring ring = {shared + FULL_BARRIERS_OFFSET, shared + EMPTY_BARRIERS_OFFSET};
+    const Ring ring = {shared + FULL_BARRIERS_OFFSET, shared + EMPTY_BARRIERS_OFFSET, ClusterPlace()};
     const uint32 warpgroup = warp_uniform(threadIdx.x / 128);
 
     if (threadIdx.x == 0) {
@@ -92,7 +129,11 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         tensor_map_prefetch(&tensor_map_b);
         ring.initialise();
     }
-    __syncthreads();
+    if (CLUSTER_SIZE > 1) {
+        cluster_sync_relaxed();    // the peers' barriers must be ready before anything arrives at them
+    } else {
+        __syncthreads();
+    }
 
     if (warpgroup == 0) {
         registers_release<PRODUCER_REGISTERS>();
@@ -104,5 +145,10 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         const uint32 consumer = warpgroup - 1;
         const Output output = {&tensor_map_d, &tensor_map_d_tail, d, d_row_stride};
         consume(Epilogue(output, shared, consumer, m, n), tiles, ring, consumer, m, n, k);
+    }
+
+    if (CLUSTER_SIZE > 1) {
+        __syncwarp();
+        cluster_sync_relaxed();    // a CTA's shared memory must outlive what its peers still write to it
     }
 }

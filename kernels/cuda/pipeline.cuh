@@ -1,6 +1,6 @@
 // The ring of shared-memory slots between the producer and the consumers, and where each of them stands in it.
 #pragma once
-#include "ptx.cuh"
+#include "cluster.cuh"
 
 // A position in the ring. It is carried from tile to tile and never reset: the parity must follow the barrier's own count of
 // completed phases, which does not know where a tile ends.
@@ -15,12 +15,21 @@ struct RingPosition {
             parity ^= 1;
         }
     }
+
+    // As if advanced `count` times.
+    DEVICE void skip(uint32 count) {
+        const uint32 reached = slot + count;
+        slot = reached % STAGES;
+        parity ^= reached / STAGES & 1;
+    }
 };
 
-// full[slot]: the copy engine has filled the slot.   empty[slot]: every consumer warp has finished reading it.
+// full[slot]: the copy engine has filled the slot.   empty[slot]: every consumer warp that reads what this CTA's loads write there, in its own shared memory
+// or a peer's, has finished reading.
 struct Ring {
     uint32 full;
     uint32 empty;
+    ClusterPlace place;
 
     DEVICE uint32 full_barrier(uint32 slot) const { return full + slot * 8; }
     DEVICE uint32 empty_barrier(uint32 slot) const { return empty + slot * 8; }
@@ -28,7 +37,7 @@ struct Ring {
     DEVICE void initialise() const {
         for (uint32 slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(full_barrier(slot), 1);                // the producer's one arrive.expect_tx
-            mbarrier_init(empty_barrier(slot), CONSUMERS * 4);   // one arrival from each consumer warp
+            mbarrier_init(empty_barrier(slot), SLOT_READERS * 4 * CLUSTER_PEERS);   // one arrival from each consumer warp
         }
         mbarrier_init_fence();
     }
@@ -39,6 +48,10 @@ struct Ring {
     DEVICE void wait_empty(RingPosition at) const { mbarrier_wait(empty_barrier(at.slot), at.parity ^ 1); }
 
     DEVICE void release(uint32 slot) const {
-        if (elect_one()) mbarrier_arrive(empty_barrier(slot));
+        if (CLUSTER_SIZE == 1) {
+            if (elect_one()) mbarrier_arrive(empty_barrier(slot));
+        } else if (threadIdx.x % 32 < CLUSTER_PEERS) {
+            mbarrier_arrive_remote(empty_barrier(slot), place.peer(threadIdx.x % 32));
+        }
     }
 };

@@ -37,6 +37,7 @@ template <int Count> DEVICE void registers_claim() { asm volatile("setmaxnreg.in
 // ---- barriers ---------------------------------------------------------------------------------------------------
 
 template <int Threads> DEVICE void named_barrier_sync(uint32 id) { asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory"); }
+template <int Threads> DEVICE void named_barrier_arrive(uint32 id) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(Threads) : "memory"); }
 
 DEVICE void mbarrier_init(uint32 barrier, uint32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -46,6 +47,19 @@ DEVICE void mbarrier_init(uint32 barrier, uint32 arrivals) {
 DEVICE void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 DEVICE void mbarrier_arrive(uint32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+
+// The same on the barrier at this offset in another CTA of the cluster. The default form (release at CTA scope) is meant: with
+// .release.cluster the compiler puts a memory barrier for the whole GPU in front of it.
+DEVICE void mbarrier_arrive_remote(uint32 barrier, uint32 cta_rank) {
+    asm volatile(
+        "{\n"
+        "  .reg .b32 remote;\n"
+        "  mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "  mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+        "}\n" ::"r"(barrier),
+        "r"(cta_rank)
+        : "memory");
+}
 
 // One arrival, and `bytes` more that the copy engine must deliver before the phase completes.
 DEVICE void mbarrier_arrive_expect_tx(uint32 barrier, uint32 bytes) {
@@ -67,6 +81,19 @@ DEVICE void mbarrier_wait(uint32 barrier, uint32 parity) {
         : "memory");
 }
 
+// ---- clusters ---------------------------------------------------------------------------------------------------
+
+DEVICE uint32 cluster_rank() {
+    uint32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// Every thread of every CTA of the cluster has arrived. Relaxed is enough where a fence has published what matters.
+DEVICE void cluster_sync_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
 // ---- the copy engine (TMA) --------------------------------------------------------------------------------------
 
 DEVICE void tensor_map_prefetch(const TensorMap *map) {
@@ -78,6 +105,14 @@ DEVICE void tma_load_2d(uint32 destination, const TensorMap *map, uint32 barrier
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
         "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
+        : "memory");
+}
+
+// The same into the shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier.
+DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y)
         : "memory");
 }
 
@@ -120,4 +155,12 @@ DEVICE void stmatrix_x4(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
 }
 DEVICE void stmatrix_x2(uint32 row, uint32 a, uint32 b) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
+}
+
+// The same, each matrix transposed on its way: the registers hold columns of what is written.
+DEVICE void stmatrix_x4_transposed(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+DEVICE void stmatrix_x2_transposed(uint32 row, uint32 a, uint32 b) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
 }
