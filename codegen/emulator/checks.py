@@ -43,16 +43,32 @@ class Checks:
             for operation in (*groups.open, *(one for group in groups.closed for one in group)):
                 if not operation.done:
                     operation.complete()
-                    self._left(cta, f"thread {thread}", operation.describe(), str(places[operation.place]), "cp.async.bulk.wait_group before the end")
+                    self._left(
+                        cta,
+                        f"thread {thread}",
+                        operation.describe(),
+                        str(places[operation.place]),
+                        "cp.async.bulk.wait_group before the end",
+                    )
         for base, group in cta.warpgroups.items():
             if group.queue.pending or group.queue.uncommitted:
-                self._left(cta, f"warpgroup {base // 128}", "wgmma in flight", str(places[-1]), "wgmma.wait_group before the end")
+                self._left(
+                    cta,
+                    f"warpgroup {base // 128}",
+                    "wgmma in flight",
+                    str(places[-1]),
+                    "wgmma.wait_group before the end",
+                )
         machine = cta.machine
         for flying in list(machine.flying):
             targets = getattr(flying, "targets", ())
             if any(target[0] is cta for target in targets):
-                self._left(cta, "TMA", flying.describe(), str(places[flying.place]), "a wait on its mbarrier before the end")
+                self._left(
+                    cta, "TMA", flying.describe(), str(places[flying.place]), "a wait on its mbarrier before the end"
+                )
 
     def _left(self, cta: Cta, agent: str, operation: str, place: str, missing: str) -> None:
         access = Access(agent, operation, place)
-        self.report(Race("end with work in flight", access, Access(f"block {cta.ctaid}", "end", place), cta.ctaid, 0, missing))
+        self.report(
+            Race("end with work in flight", access, Access(f"block {cta.ctaid}", "end", place), cta.ctaid, 0, missing)
+        )

@@ -85,14 +85,16 @@ class BulkGroups:
 class Cta:
     """A block that runs."""
 
-    def __init__(self, launch: Launch, machine: Machine, cluster: Cluster, rank: int, ctaid: tuple[int, int, int]) -> None:
+    def __init__(
+        self, launch: Launch, machine: Machine, cluster: Cluster, rank: int, ctaid: tuple[int, int, int]
+    ) -> None:
         self.launch = launch
         self.machine = machine
         self.cluster = cluster
         self.rank = rank
         self.ranks = cluster.size
-        self.ctaid = ctaid
-        self.ntid = launch.block
+        self.ctaid: tuple[int, int, int] = ctaid
+        self.ntid: tuple[int, int, int] = launch.block
         self.nctaid = launch.grid
         shape = launch.cluster
         self.clusterid = tuple(c // n for c, n in zip(ctaid, shape, strict=True))
@@ -114,7 +116,7 @@ class Cta:
         self.cluster_token = np.full(self.threads, -1, np.int64)
         self.gangs = 0
         per_thread = launch.registers_per_thread
-        self.warp_registers = {warp: per_thread for warp in range(-(-self.threads // 32))}
+        self.warp_registers = dict.fromkeys(range(-(-self.threads // 32)), per_thread)
         self.free_registers = 0
         self.register_waiters: list[Gang] = []
         self.races: Any = None
@@ -129,7 +131,8 @@ class Cta:
                 raise EmulationError(f"mbarrier address {address:#x} is not a multiple of 8")
             near = ", ".join(f"{one:#x}" for one in sorted(self.barriers, key=lambda one: abs(one - address))[:3])
             raise MbarrierError(
-                "barrier", f"no mbarrier was initialised at shared address {address:#x}; the nearest are at {near or 'nowhere'}"
+                "barrier",
+                f"no mbarrier was initialised at shared address {address:#x}; the nearest are at {near or 'nowhere'}",
             )
         return found
 

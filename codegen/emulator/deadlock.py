@@ -39,7 +39,10 @@ def _wait_text(g: Gang) -> tuple[str, list[str]]:
         return f"named barrier {waiting.number}: {waiting.arrived} of {needed} threads have arrived ({who})", history
     if isinstance(waiting, Cluster):
         missing = [cta for cta in waiting.ctas if bool((cta.alive & (cta.cluster_token < waiting.phase)).any())]
-        return f"the cluster barrier, phase {waiting.phase}: blocks {[cta.ctaid for cta in missing]} have not all arrived", history
+        return (
+            f"the cluster barrier, phase {waiting.phase}: blocks {[cta.ctaid for cta in missing]} have not all arrived",
+            history,
+        )
     if g.open:
         return f"{g.open} parts of itself that a branch divided", history
     return str(waiting or "its turn"), history
@@ -61,12 +64,16 @@ def deadlock_error(machine: Machine, polling: bool = False) -> DeadlockError:
             if line not in seen:
                 seen.add(line)
                 history.append(line)
-    head = "deadlock: no thread can go on" if not polling else "deadlock: threads poll, but nothing has happened for long"
+    head = (
+        "deadlock: no thread can go on" if not polling else "deadlock: threads poll, but nothing has happened for long"
+    )
     lines = [head, *(f"  {wait}" for wait in waits[:_MANY])]
     if len(waits) > _MANY:
         lines.append(f"  and {len(waits) - _MANY} more")
     if history:
         lines += ["last operations on these barriers:", *(f"  {line}" for line in history[:_MANY])]
     if machine.next_cluster < machine.clusters:
-        lines.append(f"  ({machine.clusters - machine.next_cluster} clusters of the grid have not started: {machine.resident} blocks are resident)")
+        lines.append(
+            f"  ({machine.clusters - machine.next_cluster} clusters of the grid have not started: {machine.resident} blocks are resident)"
+        )
     return DeadlockError("\n".join(lines), tuple(waits), tuple(history))

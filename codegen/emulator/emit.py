@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from .errors import UnsupportedInstruction
-from .ptx_operands import Bracket, Immediate, Operand, Register, Symbol, Vector
 from .ptx import TYPE_BYTES, Instruction, Module
+from .ptx_operands import Bracket, Immediate, Operand, Register, Symbol, Vector
 from .values import MASK
 
 Emit = Callable[["Emitter", Instruction], None]
@@ -170,13 +170,17 @@ class Emitter:
             if special is not None:
                 if width == 32 and operand.name in _SPECIAL_64:
                     return f"({special} & 4294967295)"
-                return f"cast({special}, {width})" if width not in (32, 64) or special.startswith("g.tid") and width == 64 else special
+                return (
+                    f"cast({special}, {width})"
+                    if width not in (32, 64) or (special.startswith("g.tid") and width == 64)
+                    else special
+                )
             if operand.name in self.symbols:
                 return self.symbols[operand.name]
             self.unsupported(f"operand {operand}")
-        if isinstance(operand, Bracket) and operand.address_only:
-            return f"wrap_add({self.use(operand.base, width)}, {int(operand.amount) & MASK[width]}, {width})"
-        self.unsupported(f"operand {operand}")
+        if not isinstance(operand, Bracket) or not operand.address_only:
+            self.unsupported(f"operand {operand}")
+        return f"wrap_add({self.use(operand.base, width)}, {int(operand.amount) & MASK[width]}, {width})"
 
     def _use_register(self, operand: Register, width: int) -> str:
         slot, own = operand.slot, bits_of(operand.type)
@@ -195,7 +199,9 @@ class Emitter:
             return f"negate_predicate({name})"
         if own == width or 1 in (own, width):
             if own != width:
-                self.unsupported(f"register {operand} of type .{operand.type} as a {'predicate' if width == 1 else 'number'}")
+                self.unsupported(
+                    f"register {operand} of type .{operand.type} as a {'predicate' if width == 1 else 'number'}"
+                )
             return name
         return f"cast({name}, {width})"
 

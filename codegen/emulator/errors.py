@@ -12,8 +12,8 @@ class SourcePlace:
     `file` and `line` are of the CUDA source (line 0: no line information), `ptx_line` counts lines of the PTX text from 1,
     `inlined_at` lists (file, line) of the calls that were inlined around it, innermost first.
 
-    >>> str(SourcePlace("gemm.cu", 12, 340, (("gemm.cu", 80),)))
-    'gemm.cu:12 (inlined at gemm.cu:80; PTX line 340)'
+    >>> str(SourcePlace("src/gemm.cu", 12, 340, (("src/gemm.cu", 80), ("src/gemm.cu", 95))))
+    'gemm.cu:12 (inlined at 80, 95; PTX line 340)'
     """
 
     file: str
@@ -24,8 +24,12 @@ class SourcePlace:
     def __str__(self) -> str:
         if not self.line:
             return f"PTX line {self.ptx_line}"
-        calls = "".join(f"inlined at {file}:{line}; " for file, line in self.inlined_at)
-        return f"{self.file}:{self.line} ({calls}PTX line {self.ptx_line})"
+        name = self.file.rsplit("/", 1)[-1]
+        calls = [
+            str(line) if file == self.file else f"{file.rsplit('/', 1)[-1]}:{line}" for file, line in self.inlined_at
+        ]
+        inlined = f"inlined at {', '.join(calls)}; " if calls else ""
+        return f"{name}:{self.line} ({inlined}PTX line {self.ptx_line})"
 
 
 class EmulationError(RuntimeError):

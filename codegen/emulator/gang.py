@@ -103,7 +103,13 @@ class Gang:
         if len(threads) == 1:
             return f"block ({block}) thread {int(threads[0])} (warp {warps[0]})"
         full = len(threads) == sum(min(32, self.cta.threads - 32 * warp) for warp in warps)
-        names = f"warp {warps[0]}" if len(warps) == 1 else f"warps {warps[0]}..{warps[-1]}" if warps == list(range(warps[0], warps[-1] + 1)) else f"warps {warps}"
+        names = (
+            f"warp {warps[0]}"
+            if len(warps) == 1
+            else f"warps {warps[0]}..{warps[-1]}"
+            if warps == list(range(warps[0], warps[-1] + 1))
+            else f"warps {warps}"
+        )
         return f"block ({block}) {names}" + ("" if full else f" ({len(threads)} of their threads)")
 
     def require_full_warps(self, mask: Any, what: str) -> None:
@@ -126,9 +132,16 @@ class Gang:
 
     def lane_mask(self, relation: str) -> Value:
         """%lanemask_*."""
+
         def one(lane: int) -> int:
             bit = 1 << lane
-            return {"eq": bit, "lt": bit - 1, "le": 2 * bit - 1, "gt": 0xFFFFFFFF & ~(2 * bit - 1), "ge": 0xFFFFFFFF & ~(bit - 1)}[relation]
+            return {
+                "eq": bit,
+                "lt": bit - 1,
+                "le": 2 * bit - 1,
+                "gt": 0xFFFFFFFF & ~(2 * bit - 1),
+                "ge": 0xFFFFFFFF & ~(bit - 1),
+            }[relation]
 
         if self.laneid.__class__ is int:
             return one(self.laneid)
@@ -141,7 +154,13 @@ class Gang:
         """A gang of the threads in `mask`, at block `pc`, until block `join`."""
         new = Gang.__new__(Gang)
         new.program, new.cta, new.base, new.width = self.program, self.cta, self.base, self.width
-        new.tid_x, new.tid_y, new.tid_z, new.laneid, new.warpid = self.tid_x, self.tid_y, self.tid_z, self.laneid, self.warpid
+        new.tid_x, new.tid_y, new.tid_z, new.laneid, new.warpid = (
+            self.tid_x,
+            self.tid_y,
+            self.tid_z,
+            self.laneid,
+            self.warpid,
+        )
         new.at, new.carry, new.local = self.at, self.carry, self.local
         new.mask, new.pc, new.start, new.stop, new.parent = mask, pc, pc, join, self
         new.children, new.arrived, new.collapsed = [], [], {}
@@ -173,6 +192,8 @@ class Gang:
             self.warps_cache = None
             return pc
         self.children = [self.child(mask, pc, join) for mask, pc in sides if pc != join]
+        if not self.children:
+            return join
         self.direct = len(self.children) < len(sides)
         self.open = len(self.children)
         self.arrived = []
@@ -224,7 +245,9 @@ class Gang:
         if not self.direct:
             current, first = values[0], 1
         for child, value in zip(arrived[first:], values[first:], strict=True):
-            if value is current or (value.__class__ is current.__class__ and value.__class__ is not np.ndarray and value == current):
+            if value is current or (
+                value.__class__ is current.__class__ and value.__class__ is not np.ndarray and value == current
+            ):
                 continue
             current = select(child.mask, self._plain(value), self._plain(current), width)
         own[slot] = current
@@ -280,5 +303,5 @@ def diverge_table(g: Gang, index: Value, targets: tuple[int, ...], join: int) ->
     if used[-1] >= len(targets):
         raise EmulationError(f"brx.idx with index {used[-1]}; the table has {len(targets)} targets")
     if len(used) == 1:
-        return targets[used[0]]
+        return int(targets[used[0]])
     return g.split([(active & (index == number), targets[number]) for number in used], join)

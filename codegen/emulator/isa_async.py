@@ -6,8 +6,8 @@ import re
 
 from .emit import Emitter, instruction
 from .isa_memory import immediate_int
-from .ptx_operands import Bracket, Immediate, Operand, Register, Symbol, Vector
 from .ptx import Instruction
+from .ptx_operands import Bracket, Immediate, Operand, Register, Symbol, Vector
 
 _SHARED = frozenset({"shared", "shared::cta", "shared::cluster"})
 
@@ -99,7 +99,18 @@ def _hints(e: Emitter, i: Instruction, parts: tuple[str, ...], operands: list[Op
     return "None"
 
 
-_BULK_WORDS = frozenset({"tile", "L2::cache_hint", "multicast::cluster", "bulk_group", "mbarrier::complete_tx::bytes", "global", "noftz", *_SHARED})
+_BULK_WORDS = frozenset(
+    {
+        "tile",
+        "L2::cache_hint",
+        "multicast::cluster",
+        "bulk_group",
+        "mbarrier::complete_tx::bytes",
+        "global",
+        "noftz",
+        *_SHARED,
+    }
+)
 
 
 def _tensor(e: Emitter, i: Instruction, parts: tuple[str, ...], reduction: str | None) -> None:
@@ -227,7 +238,9 @@ def _mma_async(e: Emitter, i: Instruction) -> None:
     else:
         a_text = e.use(left, 64)
     b_text = e.use(right, 64)
-    scale_text = e.use(scale, 1) if isinstance(scale, Register) else str(bool(isinstance(scale, Immediate) and scale.value))
+    scale_text = (
+        e.use(scale, 1) if isinstance(scale, Register) else str(bool(isinstance(scale, Immediate) and scale.value))
+    )
     key = (int(found[2]), int(found[3]), a, b, d, a_major, b_major, negate_a, negate_b, saturate)
     e.flush()
     e.line(f"wgmma_issue(g, R, {slots!r}, {sources!r}, {key!r}, {a_text}, {b_text}, {scale_text})")

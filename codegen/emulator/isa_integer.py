@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .emit import FLOATS, SIGNED_TYPES, TABLE, Emit, Emitter, bits_of, instruction
-from .ptx_operands import Bracket, Call, Pair, Register, Symbol, Vector
 from .ptx import Instruction
+from .ptx_operands import Bracket, Call, Pair, Register, Symbol, Vector
 
 INTEGER_TYPES = ("u16", "s16", "u32", "s32", "u64", "s64", "b16", "b32", "b64")
 
@@ -190,7 +190,11 @@ def _bmsk(e: Emitter, i: Instruction) -> None:
     if "clamp" not in i.parts:
         e.unsupported("only .clamp")
     a, b = _two(e, i, 32)
-    e.put(i.operands[0], f"bit_insert(4294967295, 0, extremum({a}, 255, 32, False, False), extremum({b}, 255, 32, False, False), 32)", 32)
+    e.put(
+        i.operands[0],
+        f"bit_insert(4294967295, 0, extremum({a}, 255, 32, False, False), extremum({b}, 255, 32, False, False), 32)",
+        32,
+    )
 
 
 @instruction("and", "or", "xor")
@@ -290,7 +294,18 @@ def comparison(e: Emitter, i: Instruction, kind: str, a: str, b: str) -> str:
         return f"float_compare({a}, {b}, {width}, {name!r})"
     if kind in SIGNED_TYPES and name not in ("eq", "ne"):
         return f"compare({a}, {b}, {width}, True, {name!r})"
-    sign = {"lt": "<", "lo": "<", "le": "<=", "ls": "<=", "gt": ">", "hi": ">", "ge": ">=", "hs": ">=", "eq": "==", "ne": "!="}
+    sign = {
+        "lt": "<",
+        "lo": "<",
+        "le": "<=",
+        "ls": "<=",
+        "gt": ">",
+        "hi": ">",
+        "ge": ">=",
+        "hs": ">=",
+        "eq": "==",
+        "ne": "!=",
+    }
     if name not in sign:
         e.unsupported(f"comparison .{name} of integers")
     return f"{a} {sign[name]} {b}"

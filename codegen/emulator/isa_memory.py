@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from .emit import SIGNED_TYPES, Emitter, bits_of, instruction
 from .isa_integer import is_sink, parameter_slot
-from .ptx_operands import Bracket, Call, Immediate, Operand, Register, Symbol
 from .ptx import TYPE_BYTES, Instruction
+from .ptx_operands import Bracket, Call, Immediate, Operand, Register, Symbol
 
 SPACES = {
     "global": "global", "shared": "shared", "shared::cta": "shared", "shared::cluster": "cluster", "local": "local", "const": "const",
     "param": "param", "param::entry": "param", "param::func": "param",
 }  # fmt: skip
-ORDERS = frozenset({"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys"})
+ORDERS = frozenset(
+    {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys"}
+)
 _HINTS = ("L1::", "L2::", "level::")
 _CACHE = frozenset({"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"})
 
@@ -189,7 +191,7 @@ def _createpolicy(e: Emitter, i: Instruction) -> None:
 def _fence(e: Emitter, i: Instruction) -> None:
     parts = i.parts[1:]
     e.at()
-    if parts[:2] == ("proxy", "async") or parts[0] == "proxy" and parts[1].startswith("async"):
+    if parts[:2] == ("proxy", "async") or (parts[0] == "proxy" and parts[1].startswith("async")):
         space = parts[2] if len(parts) > 2 else "all"
         if space not in ("all", "global", "shared::cta", "shared::cluster"):
             e.unsupported()
@@ -200,7 +202,19 @@ def _fence(e: Emitter, i: Instruction) -> None:
         pass
     elif parts[0] == "mbarrier_init":
         e.line(f"fence_mbarrier_init(g, {e.mask})")
-    elif set(parts) <= {"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "sync_restrict::shared::cta", "sync_restrict::shared::cluster"}:
+    elif set(parts) <= {
+        "sc",
+        "acq_rel",
+        "acquire",
+        "release",
+        "cta",
+        "cluster",
+        "gpu",
+        "gl",
+        "sys",
+        "sync_restrict::shared::cta",
+        "sync_restrict::shared::cluster",
+    }:
         e.line(f"fence_thread(g, {e.mask}, {parts[-1]!r})")
     else:
         e.unsupported()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from .emit import SIGNED_TYPES, Emitter, instruction
 from .isa_memory import immediate_int
-from .ptx_operands import Immediate, Pair, Symbol
 from .ptx import Instruction
+from .ptx_operands import Immediate, Pair, Symbol
 
 Block = Callable[[Emitter, Instruction, int, int], None]
 BLOCKING: dict[str, Block] = {}

@@ -18,7 +18,9 @@ from .checks import Checks
 from .errors import EmulationError
 from .faults import MachineError
 from .global_memory import GlobalMemory
-from .ptx import TYPE_BYTES, parse_number
+from .matrix import Numerics
+from .ptx import TYPE_BYTES
+from .ptx_text import parse_number
 from .report import EmulationResult
 from .scheduler import Machine
 from .tensor_copy import BoundTensorMap
@@ -63,6 +65,8 @@ class Launch:
         numerics: str,
         check_races: bool,
     ) -> None:
+        if numerics not in ("float32", "hardware"):
+            raise EmulationError(f"numerics={numerics!r}; allowed are 'float32' and 'hardware'")
         self.program = program
         self.grid = _three("grid", grid)
         self.block = _three("block", block)
@@ -80,7 +84,7 @@ class Launch:
         self.strict = strict
         self.lenient = not strict
         self.check_races = check_races
-        self.numerics = numerics
+        self.numerics: Numerics = "hardware" if numerics == "hardware" else "float32"
         self.threads = self.block[0] * self.block[1] * self.block[2]
         self.shared_bytes = max(program.dynamic_shared + shared - 1024 if shared else program.static_shared - 1024, 0)
         self._check()
@@ -106,7 +110,9 @@ class Launch:
             raise EmulationError(f"block {self.block}: {self.threads} threads; allowed are 1 to 1024")
         bound = directives.get("maxntid")
         if bound and self.threads > int(np.prod(bound)):
-            raise EmulationError(f"block {self.block}: {self.threads} threads, but the kernel was compiled for at most {int(np.prod(bound))} (.maxntid)")
+            raise EmulationError(
+                f"block {self.block}: {self.threads} threads, but the kernel was compiled for at most {int(np.prod(bound))} (.maxntid)"
+            )
         exact = directives.get("reqntid")
         if exact and self.threads != int(np.prod(exact)):
             raise EmulationError(f"block {self.block}: the kernel requires {int(np.prod(exact))} threads (.reqntid)")
@@ -115,13 +121,13 @@ class Launch:
                 raise EmulationError(f"grid {self.grid}: dimension {axis} is not a multiple of the cluster's {size}")
         blocks = self.cluster[0] * self.cluster[1] * self.cluster[2]
         if blocks > 16:
-            raise EmulationError(f"cluster {self.cluster}: {blocks} blocks; at most 8 (16 with the non-portable attribute)")
+            raise EmulationError(
+                f"cluster {self.cluster}: {blocks} blocks; at most 8 (16 with the non-portable attribute)"
+            )
         if self.shared < 0 or self.shared_bytes > MAX_SHARED:
             raise EmulationError(
                 f"shared={self.shared}: the block would use {self.shared_bytes} bytes of shared memory; {MAX_SHARED} are there"
             )
-        if self.numerics not in ("float32", "hardware"):
-            raise EmulationError(f"numerics={self.numerics!r}; allowed are 'float32' and 'hardware'")
 
     # -- arguments ---------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +135,9 @@ class Launch:
         parameters = self.program.parameters
         if len(args) != len(parameters):
             names = ", ".join(f"{p.name} (.{p.type}, {p.size} bytes)" for p in parameters)
-            raise EmulationError(f"{len(args)} arguments for {len(parameters)} parameters of {self.program.kernel}: {names or 'none'}")
+            raise EmulationError(
+                f"{len(args)} arguments for {len(parameters)} parameters of {self.program.kernel}: {names or 'none'}"
+            )
         size = parameters[-1].offset + parameters[-1].size if parameters else 0
         block = bytearray(size)
         for position, (argument, parameter) in enumerate(zip(args, parameters, strict=True)):
@@ -156,7 +164,9 @@ class Launch:
             if argument.ndim == 0 and parameter.size != 8:
                 return self._sized(argument.tobytes(), parameter, where)
             if parameter.size != 8:
-                raise EmulationError(f"{where}: an array is passed as a pointer of 8 bytes; pass a numpy scalar for a value")
+                raise EmulationError(
+                    f"{where}: an array is passed as a pointer of 8 bytes; pass a numpy scalar for a value"
+                )
             return struct.pack("<Q", self.memory.register(argument, parameter.name))
         if isinstance(argument, np.generic):
             return self._sized(argument.tobytes(), parameter, where)
@@ -168,7 +178,9 @@ class Launch:
 
     def _sized(self, data: bytes, parameter: Parameter, where: str) -> bytes:
         if len(data) != parameter.size:
-            raise EmulationError(f"{where}: {len(data)} bytes were given; use a numpy scalar or bytes of {parameter.size} bytes")
+            raise EmulationError(
+                f"{where}: {len(data)} bytes were given; use a numpy scalar or bytes of {parameter.size} bytes"
+            )
         return data
 
     def _number(self, value: float, parameter: Parameter, where: str) -> bytes:
@@ -189,7 +201,9 @@ class Launch:
         found = self._read.get((offset, width))
         if found is None:
             if offset + width > len(self.parameters):
-                raise EmulationError(f"{width} bytes at offset {offset} of the parameters, which have {len(self.parameters)} bytes")
+                raise EmulationError(
+                    f"{width} bytes at offset {offset} of the parameters, which have {len(self.parameters)} bytes"
+                )
             found = self._read[offset, width] = int.from_bytes(self.parameters[offset : offset + width], "little")
         return found
 

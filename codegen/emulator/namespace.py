@@ -28,7 +28,9 @@ def namespace() -> dict[str, Any]:
     for module in (
         values, float_values, convert_values, accumulators, ops_memory, ops_warp, ops_barrier, ops_copy, ops_matrix,
     ):  # fmt: skip
-        names.update((name, value) for name, value in vars(module).items() if not name.startswith("_") and callable(value))
+        names.update(
+            (name, value) for name, value in vars(module).items() if not name.startswith("_") and callable(value)
+        )
     for name in ("EXIT", "PARK", "SPLIT", "YIELD", "guard", "guard_not", "diverge", "diverge_table"):
         names[name] = getattr(gang, name)
     return names

@@ -30,7 +30,9 @@ def _lane_values(g: Gang, m: Any, *values: Value) -> list[tuple[tuple[int, ...],
         return [(values, count)]
     lanes = np.arange(g.width) if m is None else np.flatnonzero(m)
     counts: dict[tuple[int, ...], int] = {}
-    columns = [value[lanes].tolist() if value.__class__ is np.ndarray else [int(value)] * len(lanes) for value in values]
+    columns = [
+        value[lanes].tolist() if value.__class__ is np.ndarray else [int(value)] * len(lanes) for value in values
+    ]
     for key in zip(*columns, strict=True):
         counts[key] = counts.get(key, 0) + 1
     return list(counts.items())
@@ -162,7 +164,9 @@ def try_wait(g: Gang, address: Value, value: Value, by_parity: bool, blocks: boo
     return _try_wait_lanes(g, address, value, by_parity, blocks, acquire)
 
 
-def _try_wait_lanes(g: Gang, address: Value, value: Value, by_parity: bool, blocks: bool, acquire: bool) -> Value | None:
+def _try_wait_lanes(
+    g: Gang, address: Value, value: Value, by_parity: bool, blocks: bool, acquire: bool
+) -> Value | None:
     """Threads that wait on different barriers or for different parities."""
     cta = g.cta
     waiting = Waiting()

@@ -82,7 +82,9 @@ def _multicast(g: Gang, target: int, barrier: int, ranks: int | None) -> list[tu
     return found
 
 
-def tensor_load(g: Gang, m: Any, target: Value, tensor: Value, coordinates: tuple[Value, ...], barrier: Value, ranks: Value) -> None:
+def tensor_load(
+    g: Gang, m: Any, target: Value, tensor: Value, coordinates: tuple[Value, ...], barrier: Value, ranks: Value
+) -> None:
     """cp.async.bulk.tensor into shared memory."""
     launch = g.cta.launch
     given = (target, tensor, barrier, 0 if ranks is None else ranks, *coordinates)
@@ -106,7 +108,16 @@ def tensor_load(g: Gang, m: Any, target: Value, tensor: Value, coordinates: tupl
 
 
 def bulk_load(
-    g: Gang, m: Any, target: Value, source: Value, size: Value, barrier: Value, ranks: Value, from_global: bool, reduction: Any, kind: Any
+    g: Gang,
+    m: Any,
+    target: Value,
+    source: Value,
+    size: Value,
+    barrier: Value,
+    ranks: Value,
+    from_global: bool,
+    reduction: Any,
+    kind: Any,
 ) -> None:
     """cp.async.bulk into shared memory, from global memory or from another block's shared memory."""
     launch = g.cta.launch
@@ -203,7 +214,9 @@ def tensor_store(
         _issue_store(g, lane, ranges, move, ("tensor store to box", position, bound))
 
 
-def bulk_store(g: Gang, m: Any, target: Value, source: Value, size: Value, reduction: str | None, kind: str | None) -> None:
+def bulk_store(
+    g: Gang, m: Any, target: Value, source: Value, size: Value, reduction: str | None, kind: str | None
+) -> None:
     """cp.async.bulk out of shared memory."""
     memory, shared = g.cta.launch.memory, g.cta.shared
     for lane, (to, at, length) in _threads(g, m, target, source, size):

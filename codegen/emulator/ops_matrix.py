@@ -44,7 +44,14 @@ def _same(g: Gang, value: Value, what: str) -> int:
 
 
 def wgmma_issue(
-    g: Gang, R: list[Any], slots: tuple[int, ...], sources: tuple[int, ...], key: tuple[Any, ...], a: Any, b: Value, scale: Value
+    g: Gang,
+    R: list[Any],
+    slots: tuple[int, ...],
+    sources: tuple[int, ...],
+    key: tuple[Any, ...],
+    a: Any,
+    b: Value,
+    scale: Value,
 ) -> None:
     """wgmma.mma_async."""
     cta = g.cta
@@ -67,7 +74,9 @@ def wgmma_issue(
     right = _same(g, b, "descriptor of B")
     if cta.races is not None:
         cta.races.wgmma(g, group, group.queue.footprint_chunks(shape, left, right))
-    group.queue.issue(shape, owner.accumulator, left, right, scale, cta.machine.shuffled and cta.machine.random.random() < 0.5)
+    group.queue.issue(
+        shape, owner.accumulator, left, right, scale, cta.machine.shuffled and cta.machine.random.random() < 0.5
+    )
 
 
 def wgmma_fence(g: Gang) -> None:
@@ -159,7 +168,8 @@ def mma_sync(
     tables = [np.array([array_of(value, 4, g.width) for value in group]) for group in groups]
     if lanes is not None:
         tables = [table[:, lanes] for table in tables]
-    found = mma_of_warps(one, *tables, numerics=g.cta.launch.numerics)
+    left, right, start = tables
+    found = mma_of_warps(one, left, right, start, g.cta.launch.numerics)
     if lanes is None:
         return list(found)
     full = np.zeros((found.shape[0], g.width), np.uint32)

@@ -260,13 +260,13 @@ def load_param(g: Gang, m: Any, address: Value, width: int, count: int, order: A
     """A load from the parameter block by address."""
     parameter = g.cta.launch.parameter
     if address.__class__ is int:
-        found = [parameter(address + width * k, width) for k in range(count)]
-    else:
-        lanes = range(g.width) if m is None else np.flatnonzero(m)
-        found = [np.zeros(g.width, UNSIGNED[8 * width]) for _ in range(count)]
-        for lane in lanes:
-            for k in range(count):
-                found[k][lane] = parameter(int(address[lane]) + width * k, width)
+        numbers = [parameter(address + width * k, width) for k in range(count)]
+        return numbers[0] if count == 1 else numbers
+    lanes = range(g.width) if m is None else np.flatnonzero(m)
+    found = [np.zeros(g.width, UNSIGNED[8 * width]) for _ in range(count)]
+    for lane in lanes:
+        for k in range(count):
+            found[k][lane] = parameter(int(address[lane]) + width * k, width)
     return found[0] if count == 1 else found
 
 
@@ -299,7 +299,11 @@ def store_generic(g: Gang, m: Any, address: Value, value: Any, width: int, count
 
 def from_generic(address: Value, space: str) -> Value:
     """cvta.to."""
-    return address if space in ("global", "const") else _strip(address, "cluster" if space == "shared" else space) & MASK[64]
+    return (
+        address
+        if space in ("global", "const")
+        else _strip(address, "cluster" if space == "shared" else space) & MASK[64]
+    )
 
 
 def to_generic(address: Value, space: str) -> Value:
@@ -333,7 +337,13 @@ def shared_of_generic(g: Gang, address: Value) -> Value:
 
 def map_address(g: Gang, m: Any, address: Value, rank: Value, width: int, generic: bool) -> Value:
     """mapa: the same place in another block of the cluster."""
-    lanes = rank if rank.__class__ is np.ndarray and m is None else rank[m] if rank.__class__ is np.ndarray else np.array([rank])
+    lanes = (
+        rank
+        if rank.__class__ is np.ndarray and m is None
+        else rank[m]
+        if rank.__class__ is np.ndarray
+        else np.array([rank])
+    )
     if int(lanes.max()) >= g.cta.ranks:
         raise EmulationError(f"mapa to block {int(lanes.max())} of a cluster of {g.cta.ranks}")
     base = SHARED_WINDOW if generic else 0
@@ -341,7 +351,9 @@ def map_address(g: Gang, m: Any, address: Value, rank: Value, width: int, generi
     if rank.__class__ is int:
         return local + (base + (rank << RANK_SHIFT))
     wide = UNSIGNED[width]
-    return (local if local.__class__ is np.ndarray else wide(local)) + (rank.astype(wide) << wide(RANK_SHIFT)) + wide(base)
+    return (
+        (local if local.__class__ is np.ndarray else wide(local)) + (rank.astype(wide) << wide(RANK_SHIFT)) + wide(base)
+    )
 
 
 def address_rank(g: Gang, address: Value, width: int, generic: bool) -> Value:
@@ -381,7 +393,9 @@ def atomic(
 ) -> Any:
     """atom and red: returns the old values."""
     g.cta.machine.idle = 0
-    width = {"b": 1, "u": 1, "s": 1, "f": 1}[kind[0]] and int("".join(c for c in kind.split("x")[0] if c.isdigit())) // 8
+    width = {"b": 1, "u": 1, "s": 1, "f": 1}[kind[0]] and int(
+        "".join(c for c in kind.split("x")[0] if c.isdigit())
+    ) // 8
     if kind.endswith("x2"):
         width *= 2
     if space == "generic":
@@ -390,7 +404,11 @@ def atomic(
             raise EmulationError("an atomic on addresses of several state spaces at once is not modelled")
         space, m, address = parts[0]
     lanes = g.width
-    single = address.__class__ is int and all(value.__class__ is int for value in values) and (m is not None and m.sum() == 1)
+    single = (
+        address.__class__ is int
+        and all(value.__class__ is int for value in values)
+        and (m is not None and m.sum() == 1)
+    )
     addresses = array_of(address, 8 if space == "global" else 4, lanes)
     operands = [array_of(value, width, lanes) for value in values]
 
@@ -399,7 +417,9 @@ def atomic(
 
     if space == "global":
         if g.cta.races is not None:
-            g.cta.races.global_order(g, m, address, (*order, "acquire", "release") if "acq_rel" in order else order, None)
+            g.cta.races.global_order(
+                g, m, address, (*order, "acquire", "release") if "acq_rel" in order else order, None
+            )
         old = g.cta.launch.memory.update(addresses, width, change, m)
     else:
         where = _by_block(g, m, address) if space == "cluster" else g.cta

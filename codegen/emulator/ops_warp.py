@@ -67,7 +67,9 @@ def _check_members(g: Gang, m: Any, members: Value, what: str) -> None:
         strangers = active[warp] & ~wanted
         if strangers.any():
             lane = int(np.flatnonzero(strangers)[0])
-            raise EmulationError(f"{what}: thread {base + lane} executes it, but the member mask {mask:#010x} does not name lane {lane}")
+            raise EmulationError(
+                f"{what}: thread {base + lane} executes it, but the member mask {mask:#010x} does not name lane {lane}"
+            )
         if missing.any() and not g.cta.launch.lenient:
             lane = int(np.flatnonzero(missing)[0])
             raise EmulationError(
@@ -201,7 +203,9 @@ def set_register_count(g: Gang, count: int, increase: bool) -> bool:
     groups = sorted({warp // 4 for warp in warps})
     last = -(-cta.threads // 32)
     needed = [warp for group in groups for warp in range(4 * group, min(4 * group + 4, last))]
-    if list(warps) != needed or g.mask is not None and not bool((cta.alive[g.base : g.base + g.width] == g.mask).all()):
+    if list(warps) != needed or (
+        g.mask is not None and not bool((cta.alive[g.base : g.base + g.width] == g.mask).all())
+    ):
         g.require_full_warps(g.mask, "setmaxnreg")
         if list(warps) != needed:
             raise EmulationError(
@@ -210,7 +214,7 @@ def set_register_count(g: Gang, count: int, increase: bool) -> bool:
     total = 0
     for warp in warps:
         held = cta.warp_registers[warp]
-        if increase and count < held or not increase and count > held:
+        if (increase and count < held) or (not increase and count > held):
             raise EmulationError(
                 f"setmaxnreg.{'inc' if increase else 'dec'} {count}, but warp {warp} has {held} registers a thread "
                 f"(launched with {launch.registers_per_thread})"

@@ -20,7 +20,7 @@ from .report import Access, Race
 from .shadow import Actor, Conflict, Shadow
 
 if TYPE_CHECKING:
-    from .cta import Barrier, BulkGroups, Cta, Cluster, NamedBarrier, WarpGroup
+    from .cta import Barrier, BulkGroups, Cluster, Cta, NamedBarrier, WarpGroup
     from .gang import Gang
     from .launch import Launch
 
@@ -106,7 +106,7 @@ class ClusterRaces:
                 access = shadow.write_lanes if write else shadow.read_lanes
                 found = access(actor, address[part], size, g.at, mask)
             if found:
-                self._report(found, cta, row, "st.shared" if write else "ld.shared")
+                self._report(found, cta, row)
 
     def atomic(self, g: Gang, m: Any, cta: Cta, address: Any, size: int) -> None:
         """Atomics do not race with each other; what they are ordered with is not checked."""
@@ -124,7 +124,7 @@ class ClusterRaces:
         clock = self.clocks[row, 1]
         found = self._shadow(cta).write(Actor(barrier.agent, barrier.phase + 1, clock), ranges, g.at)
         if found:
-            self._report(found, cta, row, "copy into shared memory")
+            self._report(found, cta, row)
         return self.clocks[row].copy()
 
     def bulk_source(self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier) -> None:
@@ -132,7 +132,7 @@ class ClusterRaces:
         row = self._row(g, lane)
         found = self._shadow(cta).read(Actor(barrier.agent, barrier.phase + 1, self.clocks[row, 1]), ranges, g.at)
         if found:
-            self._report(found, cta, row, "copy out of shared memory")
+            self._report(found, cta, row)
 
     def landed(self, barrier: Barrier, stamp: Any) -> None:
         """A copy has completed: whoever sees the phase complete is ordered after its issue."""
@@ -155,7 +155,7 @@ class ClusterRaces:
             groups.agent = self._agent(BULK, f"bulk groups of thread {g.base + lane} of block {cta.ctaid}")
         found = self._shadow(cta).read(Actor(groups.agent, groups.groups + 1, self.clocks[row, 1]), ranges, g.at)
         if found:
-            self._report(found, cta, row, "copy out of shared memory")
+            self._report(found, cta, row)
 
     def bulk_wait(self, g: Gang, lane: int, groups: BulkGroups) -> None:
         """Groups have read their source."""
@@ -171,7 +171,7 @@ class ClusterRaces:
         clock = self.clocks[row : row + 4, 1].min(axis=0)
         found = self._shadow(cta).read_chunks(Actor(group.agent, group.queue.groups + 1, clock), chunks, g.at)
         if found:
-            self._report(found, cta, row, "wgmma")
+            self._report(found, cta, row)
 
     def wgmma_wait(self, g: Gang, group: WarpGroup) -> None:
         """wgmma groups are complete."""
@@ -212,9 +212,21 @@ class ClusterRaces:
             return
         owner, epoch, at = barrier.initialised
         if row not in barrier.known and self.clocks[row, 0, owner] < epoch:
-            self._rule(barrier, row, g, at, "a barrier (bar.sync, barrier.cluster) between mbarrier.init and its use by other warps")
+            self._rule(
+                barrier,
+                row,
+                g,
+                at,
+                "a barrier (bar.sync, barrier.cluster) between mbarrier.init and its use by other warps",
+            )
         elif asynchronous and not barrier.init_fenced and self.clocks[row, 1, owner] < epoch:
-            self._rule(barrier, row, g, at, "fence.mbarrier_init or fence.proxy.async after mbarrier.init, before asynchronous operations")
+            self._rule(
+                barrier,
+                row,
+                g,
+                at,
+                "fence.mbarrier_init or fence.proxy.async after mbarrier.init, before asynchronous operations",
+            )
         barrier.known.add(row)
         if asynchronous:
             barrier.known_async.add(row)
@@ -225,7 +237,9 @@ class ClusterRaces:
         places = self.launch.program.places
         first = Access(self.agents[barrier.initialised[0]][1], "mbarrier.init", str(places[at]))
         second = Access(self.agents[row][1], "its use", str(places[g.at]))
-        self.launch.checks.report(Race("barrier used before it is ready", first, second, barrier.cta.ctaid, barrier.address, missing))
+        self.launch.checks.report(
+            Race("barrier used before it is ready", first, second, barrier.cta.ctaid, barrier.address, missing)
+        )
 
     def arrive(self, barrier: Barrier, g: Gang, m: Any, release: bool) -> None:
         """Before an arrival: it passes on what its warps know."""
@@ -287,7 +301,7 @@ class ClusterRaces:
 
     # -- reports -----------------------------------------------------------------------------------------------------------------
 
-    def _report(self, conflicts: list[Conflict], cta: Cta, row: int, operation: str) -> None:
+    def _report(self, conflicts: list[Conflict], cta: Cta, row: int) -> None:
         places = self.launch.program.places
         for one in conflicts:
             kind, first_text = self.agents[one.other_agent]
@@ -295,9 +309,13 @@ class ClusterRaces:
             known = one.other_agent < len(self.agents) and int(self.clocks[row, 0, one.other_agent]) >= one.other_epoch
             if self.launch.lenient and one.kind == "write after read" and kind == WARP and mine != WARP and known:
                 continue
-            instruction = self.launch.program.instructions[one.other_where]
-            first = Access(first_text, instruction.opcode, str(places[one.other_where]))
-            second = Access(second_text if mine == WARP else f"{second_text}, issued by {self.agents[row][1]}", operation, str(places[one.where]))
+            instructions = self.launch.program.instructions
+            first = Access(first_text, instructions[one.other_where].opcode, str(places[one.other_where]))
+            second = Access(
+                second_text if mine == WARP else f"{second_text}, issued by {self.agents[row][1]}",
+                instructions[one.where].opcode,
+                str(places[one.where]),
+            )
             missing = self._missing(kind, mine, one.kind, known)
             self.launch.checks.report(Race(one.kind, first, second, cta.ctaid, one.low, missing))
 
@@ -312,4 +330,6 @@ class ClusterRaces:
             return "a wait on the copy's mbarrier for the phase that counts it"
         if first == WGMMA:
             return "wgmma.wait_group for the group that reads this memory, before the barrier that hands it over"
-        return "cp.async.bulk.wait_group.read for the group that reads this memory, before the barrier that hands it over"
+        return (
+            "cp.async.bulk.wait_group.read for the group that reads this memory, before the barrier that hands it over"
+        )

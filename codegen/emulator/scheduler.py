@@ -107,7 +107,7 @@ class Machine:
             raise
         self.instructions += count
         self.time += count
-        if pc == stop or pc == EXIT:
+        if pc in (stop, EXIT):
             self.finish(g, pc == EXIT)
         elif pc == YIELD:
             self.idle += 1
@@ -126,7 +126,7 @@ class Machine:
     def finish(self, g: Gang, exited: bool) -> None:
         """A gang has come to its join, or its threads have ended."""
         self.idle = 0
-        if exited and g.mask is None or exited and g.mask.any():
+        if exited and (g.mask is None or g.mask.any()):
             g.cta.exit_threads(g, g.mask)
         self.gangs.remove(g)
         parent = g.parent
@@ -203,7 +203,8 @@ class Machine:
         except MachineError as fault:
             program = self.launch.program
             raise EmulationError(
-                f"{fault}\n  in {program.instructions[operation.place]}, when it completed", program.places[operation.place]
+                f"{fault}\n  in {program.instructions[operation.place]}, when it completed",
+                program.places[operation.place],
             ) from fault
 
     # -- barriers ----------------------------------------------------------------------------------------------------------------

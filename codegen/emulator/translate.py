@@ -62,7 +62,7 @@ class Program:
         self._default = [False if kind == "pred" else 0 for kind in body.registers]
         self.parameters = _parameters(function)
         self.static_shared = SHARED_START
-        self.dynamic_shared: int | None = None
+        self.dynamic_shared = SHARED_START
         self.local_size = 0
         self.variables: list[Variable] = []
         self._symbols = self._layout(body)
@@ -80,7 +80,9 @@ class Program:
         self.sizes = [len(block.instructions) for block in self.blocks]
         scope = dict(namespace())
         exec(compile(self.source, f"<{kernel}>", "exec"), scope)
-        self.functions: list[BlockFunction] = [scope.get(f"b{index}", _unreachable) for index in range(len(self.blocks))]
+        self.functions: list[BlockFunction] = [
+            scope.get(f"b{index}", _unreachable) for index in range(len(self.blocks))
+        ]
 
     def fresh_registers(self) -> list[Any]:
         """A register list for a new gang."""
@@ -237,7 +239,8 @@ class Program:
     def _move_run(self, e: Emitter, instructions: list[tuple[int, Instruction]], start: int, count: int) -> None:
         item = instructions[start][1]
         target, source = item.operands
-        assert isinstance(target, Register) and isinstance(source, Register)
+        assert isinstance(target, Register)
+        assert isinstance(source, Register)
         e.touch(tuple(range(source.slot, source.slot + count)))
         e.writes.update(range(target.slot, target.slot + count))
         e.assigned.update(range(target.slot, target.slot + count))

@@ -30,7 +30,9 @@ def lift(*widths: int) -> Callable[[Callable[..., Any]], Callable[..., Value]]:
         def call(*values: Value) -> Value:
             for value in values:
                 if value.__class__ is np.ndarray:
-                    return function(*[v if v.__class__ is np.ndarray else t(v) for v, t in zip(values, types, strict=True)])
+                    return function(
+                        *[v if v.__class__ is np.ndarray else t(v) for v, t in zip(values, types, strict=True)]
+                    )
             result = function(*[np.array([v], t) for v, t in zip(values, types, strict=True)])
             if isinstance(result, tuple):
                 return tuple(part[0].item() for part in result)
@@ -90,9 +92,7 @@ def select(predicate: Value, a: Value, b: Value, width: int) -> Value:
     if width == 1:
         return np.where(predicate, a, b)
     kind = UNSIGNED[width]
-    return np.where(
-        predicate, a if a.__class__ is np.ndarray else kind(a), b if b.__class__ is np.ndarray else kind(b)
-    )
+    return np.where(predicate, a if a.__class__ is np.ndarray else kind(a), b if b.__class__ is np.ndarray else kind(b))
 
 
 def negate_predicate(value: Value) -> Value:
@@ -108,8 +108,16 @@ def multiply_wide(a: Value, b: Value, width: int, is_signed: bool) -> Value:
             return signed(a, width) * signed(b, width) & MASK[double]
         return a * b
     if is_signed:
-        a = a.view(SIGNED[width]).astype(SIGNED[double]) if a.__class__ is np.ndarray else SIGNED[double](signed(a, width))
-        b = b.view(SIGNED[width]).astype(SIGNED[double]) if b.__class__ is np.ndarray else SIGNED[double](signed(b, width))
+        a = (
+            a.view(SIGNED[width]).astype(SIGNED[double])
+            if a.__class__ is np.ndarray
+            else SIGNED[double](signed(a, width))
+        )
+        b = (
+            b.view(SIGNED[width]).astype(SIGNED[double])
+            if b.__class__ is np.ndarray
+            else SIGNED[double](signed(b, width))
+        )
         return (a * b).view(UNSIGNED[double])
     a = a.astype(UNSIGNED[double]) if a.__class__ is np.ndarray else UNSIGNED[double](a)
     b = b.astype(UNSIGNED[double]) if b.__class__ is np.ndarray else UNSIGNED[double](b)
@@ -351,8 +359,14 @@ def _bfe_signed(width: int) -> Callable[..., Value]:
         top = np.minimum(pos + size - np.uint32(1), np.uint32(width - 1)).astype(kind)
         sign = np.where(size == 0, kind(0), a >> top & kind(1)) * kind(MASK[width])
         shifted = np.where(pos >= width, sign, a >> np.minimum(pos, np.uint32(width - 1)).astype(kind))
-        valid = np.where(pos >= width, np.uint32(0), np.minimum(size, np.uint32(width) - np.minimum(pos, np.uint32(width))))
-        keep = np.where(valid >= width, kind(MASK[width]), (kind(1) << np.minimum(valid, np.uint32(width - 1)).astype(kind)) - kind(1))
+        valid = np.where(
+            pos >= width, np.uint32(0), np.minimum(size, np.uint32(width) - np.minimum(pos, np.uint32(width)))
+        )
+        keep = np.where(
+            valid >= width,
+            kind(MASK[width]),
+            (kind(1) << np.minimum(valid, np.uint32(width - 1)).astype(kind)) - kind(1),
+        )
         return shifted & keep | sign & ~keep
 
     return extract
@@ -434,7 +448,9 @@ def pack(parts: tuple[Value, ...], width: int) -> Value:
         if part.__class__ is np.ndarray:
             total = total | (part.astype(UNSIGNED[width]) << UNSIGNED[width](step * position))
         else:
-            total = total | (UNSIGNED[width](part << step * position) if total.__class__ is np.ndarray else part << step * position)
+            total = total | (
+                UNSIGNED[width](part << step * position) if total.__class__ is np.ndarray else part << step * position
+            )
     return total
 
 
