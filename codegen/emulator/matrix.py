@@ -148,7 +148,19 @@ class Accumulator:
 
 
 class _Issued:
-    __slots__ = ("a", "a_items", "accumulator", "b", "b_items", "scale_d", "shape")
+    __slots__ = (
+        "a",
+        "a_high",
+        "a_items",
+        "a_low",
+        "accumulator",
+        "b",
+        "b_high",
+        "b_items",
+        "b_low",
+        "scale_d",
+        "shape",
+    )
 
     def __init__(self, shape: WgmmaShape, accumulator: Accumulator, a: Operand, b: int, scale_d: bool) -> None:
         self.shape = shape
@@ -158,6 +170,8 @@ class _Issued:
         self.scale_d = scale_d
         self.a_items: NDArray[Any] | None = None
         self.b_items: NDArray[Any] | None = None
+        # Hulls of what is read: a write inside one makes the instruction read early, which is never wrong.
+        self.a_low = self.a_high = self.b_low = self.b_high = 0
 
 
 class WgmmaQueue:
@@ -207,13 +221,15 @@ class WgmmaQueue:
                 "unknown", f"wgmma n={shape.n} into {shape.d} on an accumulator of n={accumulator.n}, {accumulator.d}"
             )
         one = _Issued(shape, accumulator, a, b, scale_d)
+        table = self._b_table(shape, (b,))
+        one.b_low, one.b_high = table.low, table.high
         if isinstance(a, int):
-            self._a_table(shape, (a,))
+            table = self._a_table(shape, (a,))
+            one.a_low, one.a_high = table.low, table.high
         else:
             if shape.a_major != "k":
                 raise DescriptorError("unknown", "A in registers is always K-major")
             one.a_items = wgmma_a_bytes(a)
-        self._b_table(shape, (b,))
         accumulator.in_flight += 1
         self._open.append(one)
         if not late:
@@ -246,16 +262,15 @@ class WgmmaQueue:
 
     def before_write(self, low: int, high: int) -> None:
         """Called by SharedMemory: instructions that were to read at issue take the bytes that are about to change."""
-        kept = []
-        for one in self._early:
-            tables = [self._b_table(one.shape, (one.b,))]
-            if isinstance(one.a, int):
-                tables.append(self._a_table(one.shape, (one.a,)))
-            if any(table.low < high and low < table.high for table in tables):
+        touched = [
+            one
+            for one in self._early
+            if (one.b_low < high and low < one.b_high) or (one.a_low < high and low < one.a_high)
+        ]
+        if touched:
+            for one in touched:
                 self._take(one)
-            else:
-                kept.append(one)
-        self._keep_early(kept)
+            self._keep_early([one for one in self._early if one.b_items is None])
 
     def _keep_early(self, kept: list[_Issued]) -> None:
         self._early = kept

@@ -81,7 +81,7 @@ class Mbarrier:
     (1, False)
     """
 
-    __slots__ = ("address", "expected", "history", "live", "pending", "phase", "tx")
+    __slots__ = ("_notes", "address", "expected", "live", "pending", "phase", "tx")
 
     def __init__(self, address: int) -> None:
         self.address = address
@@ -90,7 +90,12 @@ class Mbarrier:
         self.pending = 0
         self.tx = 0
         self.phase = 0
-        self.history: deque[Arrival] = deque(maxlen=_HISTORY)
+        self._notes: deque[tuple[str, int, int, object, object, int, int]] = deque(maxlen=_HISTORY)
+
+    @property
+    def history(self) -> list[Arrival]:
+        """The last operations, oldest first."""
+        return [Arrival(*note) for note in self._notes]
 
     def init(self, count: int, where: object = "", who: object = "") -> None:
         """Starts phase 0 with ``count`` arrivals expected, 1 to 2^20 - 1."""
@@ -228,7 +233,7 @@ class Mbarrier:
         )
 
     def _note(self, operation: str, amount: int, who: object, where: object) -> None:
-        self.history.append(Arrival(operation, amount, self.phase, who, where, self.pending, self.tx))
+        self._notes.append((operation, amount, self.phase, who, where, self.pending, self.tx))
 
     def _check_live(self, verb: str) -> None:
         if not self.live:

@@ -118,15 +118,17 @@ class Shadow:
     def read(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
         """Notes a read of ranges of addresses; returns its conflicts, at most one for each range."""
         found: list[Conflict] = []
-        for place in self._slices(ranges):
-            self._read(actor, place, where, found)
+        for low, high in ranges:
+            if low < high:
+                self._read(actor, self._slice(low, high), where, found)
         return found
 
     def write(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
         """Notes a write of ranges of addresses; returns its conflicts, at most one for each range and agent."""
         found: list[Conflict] = []
-        for place in self._slices(ranges):
-            self._write(actor, place, where, found)
+        for low, high in ranges:
+            if low < high:
+                self._write(actor, self._slice(low, high), where, found)
         return found
 
     def read_lanes(
@@ -178,7 +180,8 @@ class Shadow:
 
     def forget(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes all accesses to these addresses as ordered before everything to come (memory handed over anew)."""
-        for place in self._slices(ranges):
+        for low, high in ranges:
+            place = self._slice(low, high)
             self._writes[place] = 0
             for reads in self._reads.values():
                 reads[place] = 0
@@ -240,20 +243,14 @@ class Shadow:
             return int(place.start) + int(late.argmax())
         return int(place[late].min())
 
-    def _slices(self, ranges: Iterable[tuple[int, int]]) -> list[slice]:
-        base, size, bits = self.base, self.size, 0
-        pairs = []
-        for start, stop in ranges:
-            if start < stop:
-                low, high = start - base, stop - base
-                if low < 0 or high > size:
-                    self._outside(low, high)
-                bits |= low | high if high != size else low
-                pairs.append((low, high))
+    def _slice(self, start: int, stop: int) -> slice:
+        low, high = start - self.base, stop - self.base
+        if low < 0 or high > self.size:
+            self._outside(low, high)
+        bits = low | high if high != self.size else low
         if bits & (self.granule - 1):
             self._refine(bits)
-        granule = self.granule
-        return [slice(low // granule, -(-high // granule)) for low, high in pairs]
+        return slice(low // self.granule, -(-high // self.granule))
 
     def _lanes(self, addresses: NDArray[Any], size: int, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
         offsets = addresses.astype(np.int64)
