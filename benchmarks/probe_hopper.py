@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ except ImportError:
 from hopper_probe import copies, fragments, operands, patterns  # noqa: E402
 from hopper_probe.device import Device, facts  # noqa: E402
 
-SECTIONS: dict[str, Callable[[Any], list[dict[str, Any]]]] = {
+SECTIONS: dict[str, Callable[[Any], Iterator[dict[str, Any]]]] = {
     "wgmma_fragments": fragments.probe_wgmma,
     "mma_sync_fragments": fragments.probe_mma,
     "ldmatrix_stmatrix": fragments.probe_matrix_moves,
@@ -74,10 +74,13 @@ def summarised(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def section(name: str) -> dict[str, Any]:
     """One section here and now, its failure as text."""
+    records: list[dict[str, Any]] = []
     try:
-        return summarised(SECTIONS[name](Device()))
+        # Kept one by one: a fault of the device ends the section, not what it has found.
+        records.extend(SECTIONS[name](Device()))
     except Exception:
-        return {"error": traceback.format_exc()[-1500:]}
+        records.append({"what": "the section ended here", "error": traceback.format_exc()[-1500:]})
+    return summarised(records)
 
 
 def banks() -> dict[str, Any]:

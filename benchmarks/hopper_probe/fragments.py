@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,11 @@ def run_wgmma(
     return found
 
 
-def probe_wgmma(device: Any) -> list[dict[str, Any]]:
+def probe_wgmma(device: Any) -> Iterator[dict[str, Any]]:
     """D of every type and N by row and column tags; A in registers by the identity as B."""
     sources = [kernels.wgmma_kernel(d, a, n) for d, a, n in WGMMA]
     sources += [kernels.wgmma_kernel(d, a, n, "rs") for d, a, n in A_TYPES]
     module = device.load(kernels.PRELUDE + "".join(sources))
-    records = []
     for d, a, n in WGMMA:
         k = data_type(a).wgmma_k
         left, right = tagged(np.arange(64), n, k, True)
@@ -86,7 +86,7 @@ def probe_wgmma(device: Any) -> list[dict[str, Any]]:
         columns = run_wgmma(module, device, d, a, n, left, right)
         place = placed(wgmma_d_layout(n, a), 128)
         wrong = int((rows + 64 * columns != place).sum())
-        records.append({"what": f"wgmma D {d}.{a} n{n}", "elements": int(place.size), "wrong": wrong})
+        yield ({"what": f"wgmma D {d}.{a} n{n}", "elements": int(place.size), "wrong": wrong})
     for d, a, n in A_TYPES:
         layout = placed(wgmma_a_layout(a), 128)
         k = data_type(a).wgmma_k
@@ -101,8 +101,7 @@ def probe_wgmma(device: Any) -> list[dict[str, Any]]:
         expected = np.zeros(64 * k, np.int64)
         expected[layout] = numbers
         wrong = int((seen != expected.reshape(k, 64).T).sum())
-        records.append({"what": f"wgmma A in registers {a}", "elements": int(layout.size), "wrong": wrong})
-    return records
+        yield ({"what": f"wgmma A in registers {a}", "elements": int(layout.size), "wrong": wrong})
 
 
 def _run_mma(module: Any, device: Any, shape: MmaShape, d: str, left: Array, right: Array) -> Array:
@@ -117,19 +116,17 @@ def _run_mma(module: Any, device: Any, shape: MmaShape, d: str, left: Array, rig
     return found
 
 
-def probe_mma(device: Any) -> list[dict[str, Any]]:
+def probe_mma(device: Any) -> Iterator[dict[str, Any]]:
     """A, B and D of every mma.sync by tags, each with the other two where the layouts have them."""
     cases = [(shape, d) for shape in MMA_SHAPES for d in shape.accumulators]
-    records = []
     for shape, d in cases:
         what = f"mma.sync {shape.name} {d}.{shape.dtype}"
         try:
             # One module a case: a shape that this compiler does not know must not hide the others.
             module = device.load(kernels.PRELUDE + kernels.mma_kernel(shape, d))
-            records.append({"what": what, **_mma_record(module, device, shape, d)})
+            yield ({"what": what, **_mma_record(module, device, shape, d)})
         except Exception as error:
-            records.append({"what": what, "error": str(error)[:300]})
-    return records
+            yield ({"what": what, "error": str(error)[:300]})
 
 
 def _mma_record(module: Any, device: Any, shape: MmaShape, d: str) -> dict[str, Any]:
@@ -169,11 +166,10 @@ def _mma_record(module: Any, device: Any, shape: MmaShape, d: str) -> dict[str, 
     return {"elements": int(a_place.size + b_place.size + d_place.size), "wrong": wrong}
 
 
-def probe_matrix_moves(device: Any) -> list[dict[str, Any]]:
+def probe_matrix_moves(device: Any) -> Iterator[dict[str, Any]]:
     """ldmatrix and stmatrix: 16-bit values that name their own place."""
     cases = [(op, n, trans) for op in ("ldmatrix", "stmatrix") for n in (1, 2, 4) for trans in (False, True)]
     module = device.load(kernels.PRELUDE + "".join(kernels.matrix_kernel(*case) for case in cases))
-    records = []
     for op, n, trans in cases:
         out = device.buffer(np.zeros(32 * n if op == "ldmatrix" else 128, np.uint32))
         module.launch(f"{op}_x{n}{'_trans' if trans else ''}", 32, [out])
@@ -187,5 +183,4 @@ def probe_matrix_moves(device: Any) -> list[dict[str, Any]]:
             expected = np.full(256, 0xFFFF, np.int64)
             expected[place] = np.arange(place.size).reshape(place.shape)
             wrong = int((halves != expected).sum())
-        records.append({"what": f"{op}.x{n}{'.trans' if trans else ''}", "elements": int(place.size), "wrong": wrong})
-    return records
+        yield ({"what": f"{op}.x{n}{'.trans' if trans else ''}", "elements": int(place.size), "wrong": wrong})

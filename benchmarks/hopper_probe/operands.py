@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def cases() -> list[tuple[str, str, str, str, str, str, tuple[int, int]]]:
     return found
 
 
-def probe_descriptors(device: Any) -> list[dict[str, Any]]:
+def probe_descriptors(device: Any) -> Iterator[dict[str, Any]]:
     """A product of random small integers is exact: any byte read from elsewhere shows."""
     sources = []
     for d, dtype in TYPES:
@@ -40,7 +41,6 @@ def probe_descriptors(device: Any) -> list[dict[str, Any]]:
         sources += [kernels.wgmma_kernel(d, dtype, N, "ss", ta, tb) for ta in majors for tb in majors]
     module = device.load(kernels.PRELUDE + "".join(sources))
     rng = np.random.default_rng(4)
-    records = []
     for d, dtype, a_major, a_swizzle, b_major, b_swizzle, order in cases():
         k = data_type(dtype).wgmma_k * STEPS
         # MN-major atoms of the widest swizzle have 64 rows of 16-bit values; both operands have that many.
@@ -69,5 +69,4 @@ def probe_descriptors(device: Any) -> list[dict[str, Any]]:
         for buffer in (*buffers, out):
             buffer.free()
         what = f"{dtype} A {a_major} {a_swizzle}, B {b_major} {b_swizzle}, atoms {order}"
-        records.append({"what": what, "elements": 64 * N, "wrong": wrong})
-    return records
+        yield ({"what": what, "elements": 64 * N, "wrong": wrong})
