@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stridewright.layout.hardware.dtypes import data_type
+from stridewright.layout.hardware.errors import HardwareError
 from stridewright.layout.hardware.swizzle_modes import swizzle_mode
 from stridewright.layout.hardware.tensor_copy import TransferFault, check_transfer, fill_pattern, loaded_values
 from stridewright.layout.hardware.tensor_map import TensorMap
@@ -75,7 +77,8 @@ def _landing(rows: int, row_bytes: int, pitch: int, swizzle: str, phase: int) ->
 class BoundTensorMap:
     """A tensor map together with the array it describes: ``address`` is that of the tensor's first element.
 
-    Raises HardwareError (layout.hardware) for a map the driver would refuse.
+    Raises HardwareError (layout.hardware) for a map the driver would refuse, TensorCopyError for a swizzle or a packed
+    type that no chip was seen to copy.
 
     >>> memory = GlobalMemory()
     >>> array = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
@@ -89,6 +92,12 @@ class BoundTensorMap:
 
     def __init__(self, tensor_map: TensorMap, memory: GlobalMemory, address: int) -> None:
         tensor_map.check(address)
+        if not swizzle_mode(tensor_map.swizzle).measured or data_type(tensor_map.dtype).packed:
+            raise TensorCopyError(
+                "unknown",
+                f"copies of {tensor_map.dtype} with swizzle {tensor_map.swizzle} were never measured; "
+                "none, 32B, 64B and 128B with types of whole bytes were",
+            )
         self.map = tensor_map
         self.address = address
         self.row_bytes = tensor_map.row_bytes
@@ -262,7 +271,10 @@ def _filled(bound: BoundTensorMap, box: _Box) -> NDArray[np.uint8]:
     """A box that hangs over the tensor's edge: the fill pattern, and what is inside on top of it."""
     tile = np.zeros((*bound._counts, bound.row_bytes), np.uint8)
     if bound.map.oob_fill != "zero":
-        pattern = np.frombuffer(fill_pattern(bound.map), np.uint8)
+        try:
+            pattern = np.frombuffer(fill_pattern(bound.map), np.uint8)
+        except HardwareError as error:
+            raise TensorCopyError("unknown", str(error)) from None
         tile.reshape(-1, pattern.size)[:] = pattern
     if not box.empty:
         inside = (*(slice(begin, stop) for begin, stop in box.spans), slice(box.low, box.high))

@@ -282,6 +282,27 @@ def test_a_prefetch_faults_as_a_load_does_and_moves_nothing() -> None:
         prefetch(bound, (0,))
 
 
+@pytest.mark.parametrize(
+    "m",
+    [
+        TensorMap("u8", (128, 4), (128,), (128, 4), swizzle="128B_atom_32B", arch="sm_100a"),
+        TensorMap("16U4_ALIGN8B", (128, 4), (64,), (128, 4), arch="sm_100a"),
+    ],
+    ids=["swizzle", "packed"],
+)
+def test_what_no_chip_was_seen_to_copy_is_refused(m: TensorMap) -> None:
+    with pytest.raises(TensorCopyError, match="never measured"):
+        bind(m, np.zeros(4096, np.uint8))
+
+
+def test_nan_fill_of_64_bit_elements_was_never_measured() -> None:
+    bound = bind(TensorMap("f64", (8, 4), (64,), (8, 2), oob_fill="nan"), np.zeros((4, 8)))
+    shared = SharedMemory(1024)
+    load(bound, (0, 0), shared, 0)
+    with pytest.raises(TensorCopyError, match="never measured"):
+        load(bound, (0, 3), shared, 0)
+
+
 def test_a_load_over_a_barrier_is_an_error() -> None:
     _, bound, shared = box_of_ones("f32", np.float32)
     shared.guard(120, 8, "mbarrier")
