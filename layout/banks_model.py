@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .core import Layout
 from .errors import LayoutError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from .core import Layout
 
 BANKS = 32
 BANK_BYTES = 4
@@ -65,7 +64,7 @@ class Access:
             raise LayoutError(f"bytes={self.bytes}: {self.op} reads rows of 16 bytes")
         if self.element_bytes < 1:
             raise LayoutError(f"element_bytes={self.element_bytes}: must be at least 1")
-        if isinstance(self.lanes, Sequence):
+        if self.lanes is not None and not isinstance(self.lanes, Layout):
             object.__setattr__(self, "lanes", tuple(self.lanes))
 
     def byte_offsets(self, layout: Any) -> tuple[int | None, ...]:
@@ -77,8 +76,6 @@ class Access:
         >>> Access(4, lanes=(0, 1, None), element_bytes=4).byte_offsets(Layout(8, 2))
         (0, 8, None)
         """
-        from .core import Layout
-
         if self.lanes is None:
             lanes: Sequence[Lane] = range(WARP)
         elif isinstance(self.lanes, Layout):

@@ -22,7 +22,7 @@ from ..swizzle import Swizzle, SwizzledLayout
 from .descriptors import CORE_ROWS, FIELD_LIMIT, MAJORS, OPERAND_K_BYTES, UNIT, MatrixDescriptor, is_blackwell
 from .dtypes import data_type, names
 from .errors import HardwareError, nearest_multiples
-from .swizzle_modes import SwizzleMode, mode_of_parameters, swizzle_mode, swizzle_modes
+from .swizzle_modes import LINE, SwizzleMode, mode_of_parameters, swizzle_mode, swizzle_modes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -192,10 +192,10 @@ def recognise(layout: Tile, dtype: str, arch: str = "sm_90a", major: str = "k", 
     wrong, first = _mismatch(inner, mode, major, bits, rows, step)
     if wrong:
         raise HardwareError(_not_canonical(layout, inner, mode, major, dtype, rows, step, first))
-    if mode.bits and address % mode.repeat:
+    if mode.bits and address % LINE:
         raise HardwareError(
-            f"address={address}: the {mode.name} swizzle acts on absolute addresses and repeats every {mode.repeat} bytes, so"
-            f" the tile's origin must be a multiple of {mode.repeat}; {nearest_multiples(address, mode.repeat)}"
+            f"address={address}: the {mode.name} swizzle moves 16-byte chunks by the number of their 128-byte line, so the"
+            f" tile's origin must be a multiple of 128, and of {mode.repeat} for TMA to write it; {nearest_multiples(address, LINE)}"
         )
     leading, stride = _fields(inner, mode, major, bits, rows, step)
     start = address + (offset + int(inner(0, 0))) * bits // 8
@@ -203,7 +203,9 @@ def recognise(layout: Tile, dtype: str, arch: str = "sm_90a", major: str = "k", 
         raise HardwareError(
             f"start {start}: must be a multiple of 16 below {FIELD_LIMIT}; {nearest_multiples(start, UNIT)}"
         )
-    descriptor = MatrixDescriptor(arch, start, leading, stride, mode.name)
+    # The layout's pattern starts at its origin: the unit must subtract the origin's line number (measured on an H200).
+    base_offset = (address % mode.repeat) // LINE if mode.bits else 0
+    descriptor = MatrixDescriptor(arch, start, leading, stride, mode.name, base_offset)
     descriptor.encode()
     return CanonicalOperand(descriptor, dtype, major, rows, _k_advance(inner, bits, k, step))
 

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from .errors import HardwareError, nearest
 
+LINE = 128  # bytes: every swizzle is decided by the number of an address's 128-byte line
+
 IntOrArray = TypeVar("IntOrArray", int, Any)
 
 

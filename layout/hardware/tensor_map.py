@@ -147,9 +147,16 @@ class TensorMap:
     def box_bytes(self) -> int:
         """Bytes that one copy adds to the mbarrier's transaction count; out-of-bounds elements count too.
 
+        Raises HardwareError for the padded 4- and 6-bit types: whether their gaps count is not known.
+
         >>> TensorMap("bf16", (4096, 7), (8192,), (64, 128), swizzle="128B").box_bytes
         16384
         """
+        if data_type(self.dtype).smem_bits != data_type(self.dtype).bits:
+            raise HardwareError(
+                f"dtype {self.dtype}: whether the mbarrier counts bytes of global or of shared memory is not known (DeepGEMM"
+                " counts global ones; never measured)"
+            )
         return self.row_bytes * prod(self.counts[1:])
 
     @property

@@ -90,6 +90,20 @@ def test_every_step_of_a_canonical_tile_reads_the_layouts_own_bytes(arch: str, c
         assert np.array_equal(read, everywhere[:, j * step : (j + 1) * step])
 
 
+@pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
+@pytest.mark.parametrize(("major", "dtype"), [("k", "bf16"), ("k", "e4m3"), ("mn", "bf16")])
+def test_a_tile_at_any_line_gets_the_base_offset_that_reads_it(swizzle: str, major: str, dtype: str) -> None:
+    tile = smem_tile(swizzle, major, dtype, 128, 128)
+    size_ = 2 if dtype == "bf16" else 1
+    step = 32 // size_
+    everywhere = np.asarray(tile(np.arange(128 * 128))).reshape(128, 128).T * size_
+    for address in range(0, 2048, 128):
+        operand = recognise(tile, dtype, "sm_90a", major, address)
+        for j in range(128 // step):
+            read = operand.descriptor.advanced(operand.k_advance(j)).addresses(dtype, major, 128)
+            assert np.array_equal(read, everywhere[:, j * step : (j + 1) * step] + address)
+
+
 def test_a_part_of_a_tile_is_an_operand_with_its_offset() -> None:
     tile = smem_tile("128B", "k", "bf16", 128, 64)
     lower = compose(tile, Layout((64, 64), (1, 128)))
@@ -105,7 +119,11 @@ def test_a_part_of_a_tile_is_an_operand_with_its_offset() -> None:
         (compose(Swizzle(3, 4, 3), Layout((64, 64), (64, 1))), {}, "no hardware swizzle"),
         (compose(Swizzle(3, 3, 3), Layout((64, 24), (64, 1))), {}, "k=24"),
         (compose(Swizzle(3, 3, 3), Layout((60, 64), (64, 1))), {}, "rows=60"),
-        (compose(Swizzle(3, 3, 3), Layout((64, 64), (64, 1))), {"address": 512}, "multiple of 1024"),
+        (
+            compose(Swizzle(3, 3, 3), Layout((64, 64), (64, 1))),
+            {"address": 576},
+            "multiple of 128, and of 1024 for TMA",
+        ),
         (compose(Swizzle(3, 3, 3), Layout((64, 64), (64, 1))), {"major": "mn"}, "nearest canonical form: k-major 128B"),
         (Layout((8, 16, 2), (16, 1, 128)), {}, "3 modes"),
         (smem_tile("128B", "mn", "e4m3", 128, 64), {"dtype": "e4m3", "major": "mn"}, "only bf16 and f16 MN-major"),
