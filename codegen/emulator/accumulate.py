@@ -72,6 +72,10 @@ def mma_sync_sum(
 
     There the products with k % 4 < 2 are summed first, starting from zero, those with k % 4 >= 2 on top of it, both
     with F = 25 to f32, and C is added last by an ordinary f32 addition.
+
+    >>> one = np.full((1, 32), 0x38, np.uint8)
+    >>> mma_sync_sum(one, one, np.zeros((1, 1), np.uint32), "e4m3", "e4m3", "f32").view(np.float32).tolist()
+    [[32.0]]
     """
     if d_type == "s32" or FORMATS[a_type].bits != 8:
         return fused_sum(a, b, c, a_type, b_type, d_type, saturate)

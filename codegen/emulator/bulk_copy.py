@@ -49,13 +49,26 @@ def load(memory: GlobalMemory, source: int, shared: SharedMemory, target: int, s
 
 
 def store(memory: GlobalMemory, target: int, shared: SharedMemory, source: int, size: int) -> None:
-    """Copies ``size`` bytes from shared to global memory."""
+    """Copies ``size`` bytes from shared to global memory.
+
+    >>> memory, shared, array = GlobalMemory(), SharedMemory(64), np.zeros(16, np.uint8)
+    >>> shared.write(0, np.arange(16, dtype=np.uint8))
+    >>> store(memory, memory.register(array), shared, 0, 16)
+    >>> int(array[15])
+    15
+    """
     _check(size, source=source, destination=target)
     memory.write(target, shared.read(source, size))
 
 
 def between(source_shared: SharedMemory, source: int, target_shared: SharedMemory, target: int, size: int) -> int:
-    """Copies ``size`` bytes into the shared memory of another block of the cluster and returns ``size``."""
+    """Copies ``size`` bytes into the shared memory of another block of the cluster and returns ``size``.
+
+    >>> one, two = SharedMemory(64), SharedMemory(64)
+    >>> one.write(0, np.arange(16, dtype=np.uint8))
+    >>> between(one, 0, two, 16, 16), two.load(16, 2)
+    (16, 256)
+    """
     _check(size, source=source, destination=target)
     target_shared.write(target, source_shared.read(source, size).copy())
     return size
@@ -64,7 +77,14 @@ def between(source_shared: SharedMemory, source: int, target_shared: SharedMemor
 def reduce(
     memory: GlobalMemory, target: int, shared: SharedMemory, source: int, size: int, dtype: str, operation: str
 ) -> None:
-    """Combines shared into global memory, element by element of ``dtype`` (see reductions.py)."""
+    """Combines shared into global memory, element by element of ``dtype`` (see reductions.py).
+
+    >>> memory, shared, array = GlobalMemory(), SharedMemory(64), np.ones(4, np.uint32)
+    >>> shared.write(0, np.full(4, 3, np.uint32).view(np.uint8))
+    >>> reduce(memory, memory.register(array), shared, 0, 16, "u32", "add")
+    >>> array.tolist()
+    [4, 4, 4, 4]
+    """
     _check(size, source=source, destination=target)
     old = memory.read(target, size)
     memory.write(target, reduce_values(old, shared.read(source, size), dtype, operation))
@@ -79,7 +99,14 @@ def reduce_between(
     dtype: str,
     operation: str,
 ) -> int:
-    """Combines into the shared memory of another block of the cluster and returns ``size``."""
+    """Combines into the shared memory of another block of the cluster and returns ``size``.
+
+    >>> one, two = SharedMemory(64), SharedMemory(64)
+    >>> one.write(0, np.full(4, 3, np.uint32).view(np.uint8))
+    >>> two.write(0, np.full(4, 5, np.uint32).view(np.uint8))
+    >>> reduce_between(one, 0, two, 0, 16, "u32", "max"), two.load(0, 4)
+    (16, 5)
+    """
     _check(size, source=source, destination=target)
     old = target_shared.read(target, size)
     target_shared.write(target, reduce_values(old, source_shared.read(source, size), dtype, operation))

@@ -56,7 +56,11 @@ def registers_to_accumulator(registers: Registers, dtype: Any) -> NDArray[Any]:
 
 
 def wgmma_a_bytes(registers: Registers) -> NDArray[np.uint8]:
-    """A in registers of one wgmma, (4, 128) -> its bytes (64 rows, 32 bytes of k), whatever the element type."""
+    """A in registers of one wgmma, (4, 128) -> its bytes (64 rows, 32 bytes of k), whatever the element type.
+
+    >>> wgmma_a_bytes(np.arange(512, dtype=np.uint32).reshape(4, 128)).view(np.uint32)[1, :5].tolist()
+    [4, 5, 6, 7, 260]
+    """
     return a_bytes(registers, 16).reshape(64, 32)
 
 
@@ -73,12 +77,20 @@ def a_bytes(registers: Registers, rows: int) -> NDArray[np.uint8]:
 
 
 def b_bytes(registers: Registers) -> NDArray[np.uint8]:
-    """mma.sync's B, (registers, 32 * warps) -> bytes (warps, 8 columns, bytes of k): 16 bytes of k a register."""
+    """mma.sync's B, (registers, 32 * warps) -> bytes (warps, 8 columns, bytes of k): 16 bytes of k a register.
+
+    >>> b_bytes(np.zeros((2, 64), np.uint32)).shape
+    (2, 8, 32)
+    """
     return a_bytes(registers, 8)
 
 
 def mma_rows(registers: Registers, dtype: Any, rows: int) -> NDArray[Any]:
-    """mma.sync's C or D, (registers, 32 * warps) -> (warps, rows, 8) of ``dtype`` (2 or 4 bytes an element)."""
+    """mma.sync's C or D, (registers, 32 * warps) -> (warps, rows, 8) of ``dtype`` (2 or 4 bytes an element).
+
+    >>> mma_rows(np.arange(128, dtype=np.uint32).reshape(4, 32), np.uint32, 16)[0, 9, :3].tolist()
+    [68, 100, 69]
+    """
     blocks = rows // 8
     values = np.asarray(registers, np.uint32)
     if np.dtype(dtype).itemsize == 2:

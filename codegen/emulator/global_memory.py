@@ -72,6 +72,11 @@ class GlobalMemory:
 
         A strided view is registered with the gaps between its elements, which belong to the same buffer. An array
         inside one registered before gets the address it has there. Negative strides are refused.
+
+        >>> memory, array = GlobalMemory(), np.zeros((8, 8), np.uint16)
+        >>> address = memory.register(array)
+        >>> memory.register(array[1:, 2:]) - address
+        20
         """
         if any(stride < 0 for stride, extent in zip(array.strides, array.shape, strict=True) if extent > 1):
             raise ValueError(
@@ -104,7 +109,17 @@ class GlobalMemory:
         return address
 
     def find(self, address: int, size: int, writing: bool = False) -> Allocation:
-        """The allocation that holds all of [address, address + size), or an error that names the nearest one."""
+        """The allocation that holds all of [address, address + size), or an error that names the nearest one.
+
+        >>> memory = GlobalMemory()
+        >>> address = memory.register(np.zeros(4, np.uint8), "bias")
+        >>> memory.find(address + 3, 1).name
+        'bias'
+        >>> memory.find(address + 4, 1)
+        Traceback (most recent call last):
+        ...
+        stridewright.codegen.emulator.faults.MemoryAccessError: out of bounds: 1 bytes at global address 0x700000004: 0 bytes after the end of 'bias' (4 bytes at 0x700000000)
+        """
         position = bisect.bisect_right(self._starts, address) - 1
         if position >= 0:
             allocation = self._allocations[position]
@@ -208,7 +223,12 @@ class GlobalMemory:
         return update_lanes(self, addresses, width, function, mask)
 
     def load(self, address: int, width: int) -> int:
-        """The unsigned integer of ``width`` bytes (1 to 16) at one address."""
+        """The unsigned integer of ``width`` bytes (1 to 16) at one address.
+
+        >>> memory = GlobalMemory()
+        >>> memory.load(memory.register(np.array([1.0], np.float32)), 4) == 0x3F800000
+        True
+        """
         if address % width:
             raise MemoryAccessError("misaligned", f"global address {address:#x} is not a multiple of {width}")
         return int.from_bytes(self.read(address, width).tobytes(), "little")

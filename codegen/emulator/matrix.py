@@ -138,7 +138,11 @@ class Accumulator:
 
     @classmethod
     def from_registers(cls, registers: Registers, d: str) -> Accumulator:
-        """From the registers of a warpgroup: (n/2, 128), or (n/4, 128) for f16."""
+        """From the registers of a warpgroup: (n/2, 128), or (n/4, 128) for f16.
+
+        >>> Accumulator.from_registers(np.zeros((8, 128), np.uint32), "f16").n
+        32
+        """
         n = registers.shape[0] * (4 if d == "f16" else 2)
         return cls(n, d, registers_to_accumulator(registers, _ACCUMULATORS[d]))
 
@@ -412,7 +416,14 @@ def wgmma(
     scale_d: bool = True,
     numerics: Numerics = "float32",
 ) -> None:
-    """One instruction, at once: for tests and for those who need no queue."""
+    """One instruction, at once: for tests and for those who need no queue.
+
+    >>> shared, accumulator = SharedMemory(4096), Accumulator(8, "s32")
+    >>> shared.write(0, np.ones(4096, np.uint8))
+    >>> wgmma(shared, WgmmaShape(8, "s8", "u8", "s32"), accumulator, 0x0000001000080000, 0x0000001000080080)
+    >>> int(accumulator.matrix[0, 0])
+    32
+    """
     queue = WgmmaQueue(shared, numerics)
     queue.issue(shape, accumulator, a, b, scale_d)
     queue.commit()

@@ -111,7 +111,14 @@ class Mbarrier:
         self._note("init", count, who, where)
 
     def invalidate(self, where: object = "", who: object = "") -> None:
-        """Ends the barrier's life. A phase with bytes in flight cannot be ended: they would land on freed memory."""
+        """Ends the barrier's life. A phase with bytes in flight cannot be ended: they would land on freed memory.
+
+        >>> barrier = Mbarrier(0)
+        >>> barrier.init(1)
+        >>> barrier.invalidate()
+        >>> barrier.live
+        False
+        """
         self._check_live("invalidated")
         if self.tx:
             self._fail(f"invalidated while {self.tx} bytes of phase {self.phase} are still due")
@@ -123,6 +130,12 @@ class Mbarrier:
         """Takes ``count`` arrivals off the phase. Returns the token: the phase, and what was pending before.
 
         ``drop`` also lowers the count of the phases to come; ``no_complete`` promises that the phase does not complete.
+
+        >>> barrier = Mbarrier(0)
+        >>> barrier.init(2)
+        >>> token = barrier.arrive()
+        >>> barrier.pending, barrier.test_state(token)
+        (1, False)
         """
         self._check_live("arrived at")
         if not 1 <= count <= MAX_COUNT:
@@ -142,7 +155,14 @@ class Mbarrier:
         return token
 
     def expect_tx(self, size: int, where: object = "", who: object = "") -> None:
-        """Adds ``size`` bytes to what the phase waits for."""
+        """Adds ``size`` bytes to what the phase waits for.
+
+        >>> barrier = Mbarrier(0)
+        >>> barrier.init(1)
+        >>> barrier.expect_tx(64)
+        >>> barrier.tx, barrier.pending
+        (64, 1)
+        """
         self._check_live("expect_tx on")
         if not 0 <= size <= MAX_TX or self.tx + size > MAX_TX:
             self._fail(f"expect_tx of {size} bytes with {self.tx} due; the transaction count ends at {MAX_TX}")
@@ -170,6 +190,11 @@ class Mbarrier:
         """``size`` bytes have landed. Returns whether that completed the phase.
 
         Bytes may land before they are expected (the count is then negative for a while), but the phase stays open.
+
+        >>> barrier = Mbarrier(0)
+        >>> barrier.init(1)
+        >>> barrier.complete_tx(64), barrier.tx
+        (False, -64)
         """
         self._check_live("complete_tx on")
         if size < 0 or self.tx - size < -MAX_TX:
@@ -206,6 +231,11 @@ class Mbarrier:
 
         A waiter may go on once ``barrier.phase`` exceeds the target; at ``target + 2`` it has missed a phase and, on
         hardware, would go on waiting.
+
+        >>> barrier = Mbarrier(0)
+        >>> barrier.init(1)
+        >>> barrier.target_phase(0), barrier.target_phase(1)
+        (0, None)
         """
         return None if self.test_parity(parity) else self.phase
 

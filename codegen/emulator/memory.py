@@ -191,7 +191,13 @@ class SharedMemory:
         return low
 
     def load(self, address: int, width: int) -> int:
-        """The unsigned integer of ``width`` bytes (1 to 16) at one address."""
+        """The unsigned integer of ``width`` bytes (1 to 16) at one address.
+
+        >>> memory = SharedMemory(16)
+        >>> memory.write(0, np.array([1, 2, 3, 4], np.uint8))
+        >>> hex(memory.load(0, 4))
+        '0x4030201'
+        """
         low = self._range(address, width)
         if low % width:
             raise MemoryAccessError("misaligned", f"shared address {address:#x} is not a multiple of {width}")
@@ -200,7 +206,13 @@ class SharedMemory:
         return int.from_bytes(self.bytes[low : low + width].tobytes(), "little")
 
     def store(self, address: int, width: int, value: int) -> None:
-        """Stores the low ``width`` bytes of an integer at one address."""
+        """Stores the low ``width`` bytes of an integer at one address.
+
+        >>> memory = SharedMemory(16)
+        >>> memory.store(2, 2, 0x12345)
+        >>> hex(memory.load(2, 2))
+        '0x2345'
+        """
         if address % width:
             raise MemoryAccessError("misaligned", f"shared address {address:#x} is not a multiple of {width}")
         low = self.check_write(address, address + width)
@@ -209,7 +221,13 @@ class SharedMemory:
         self.state[low : low + width] = WRITTEN
 
     def read(self, address: int, size: int) -> NDArray[np.uint8]:
-        """A view of ``size`` bytes, all of which must have been written."""
+        """A view of ``size`` bytes, all of which must have been written.
+
+        >>> memory = SharedMemory(16)
+        >>> memory.store(4, 4, 7)
+        >>> memory.read(4, 4).tolist()
+        [7, 0, 0, 0]
+        """
         low = self._range(address, size)
         state = self.state[low : low + size]
         if size and (int(state.min()) != WRITTEN or int(state.max()) != WRITTEN):
@@ -217,13 +235,23 @@ class SharedMemory:
         return self.bytes[low : low + size]
 
     def write(self, address: int, data: NDArray[np.uint8]) -> None:
-        """Writes a range of bytes."""
+        """Writes a range of bytes.
+
+        >>> memory = SharedMemory(16)
+        >>> memory.write(8, np.array([5, 6], np.uint8))
+        >>> memory.load(8, 2)
+        1541
+        """
         low = self.check_write(address, address + data.size)
         self.bytes[low : low + data.size] = data.reshape(-1)
         self.state[low : low + data.size] = WRITTEN
 
     def check_write(self, low: int, high: int) -> int:
-        """What a writer of [low, high) calls first: bounds, guards, deferred readers. Returns the index of ``low``."""
+        """What a writer of [low, high) calls first: bounds, guards, deferred readers. Returns the index of ``low``.
+
+        >>> SharedMemory(64, 1024).check_write(1040, 1056)
+        16
+        """
         start = self._range(low, high - low)
         stop = start + high - low
         if self.guards and stop > start and int(self.state[start:stop].max()) & GUARDED:
@@ -237,7 +265,15 @@ class SharedMemory:
             reader.before_write(low, high)
 
     def guard(self, address: int, size: int, text: str) -> None:
-        """Forbids ordinary reads and writes of ``size`` bytes; ``text`` names the owner in errors ("mbarrier")."""
+        """Forbids ordinary reads and writes of ``size`` bytes; ``text`` names the owner in errors ("mbarrier").
+
+        >>> memory = SharedMemory(64)
+        >>> memory.guard(8, 8, "mbarrier")
+        >>> memory.store(12, 4, 0)
+        Traceback (most recent call last):
+        ...
+        stridewright.codegen.emulator.faults.MemoryAccessError: barrier: shared bytes 0xc..0xf are written, but the mbarrier at 0x8 lives there
+        """
         low = self._range(address, size)
         if self.readers:
             self._tell(address, address + size)
@@ -246,13 +282,25 @@ class SharedMemory:
         self.state[low : low + size] = GUARDED
 
     def release(self, address: int) -> None:
-        """Ends a guard; what the bytes hold then is undefined, so they count as never written."""
+        """Ends a guard; what the bytes hold then is undefined, so they count as never written.
+
+        >>> memory = SharedMemory(64)
+        >>> memory.guard(8, 8, "mbarrier")
+        >>> memory.release(8)
+        >>> memory.store(12, 4, 0)
+        """
         size, _ = self.guards.pop(address)
         low = address - self.base
         self.state[low : low + size] = 0
 
     def guards_within(self, low: int, high: int) -> list[tuple[int, str]]:
-        """(address, text) of every guard that overlaps the addresses [low, high)."""
+        """(address, text) of every guard that overlaps the addresses [low, high).
+
+        >>> memory = SharedMemory(64)
+        >>> memory.guard(8, 8, "mbarrier")
+        >>> memory.guards_within(0, 9), memory.guards_within(16, 64)
+        ([(8, 'mbarrier')], [])
+        """
         found = [(at, text) for at, (size, text) in self.guards.items() if at < high and low < at + size]
         return sorted(found)
 

@@ -59,6 +59,10 @@ def chunk_table(words: tuple[int, ...], rows: int, dtype: str, major: str, base:
     """The chunks that wgmmas with the descriptors ``words``, consecutive k-steps, read of one operand.
 
     ``base`` and ``extent`` are the window address and size of shared memory; reading outside raises DescriptorError.
+
+    >>> table = chunk_table((0x4000004000010000, 0x4000004000010002), 8, "bf16", "k", 0, 1024)
+    >>> table.index.shape, table.index[1].tolist(), table.ranges[:2]
+    ((8, 4), [9, 8, 11, 10], ((0, 64), (128, 192)))
     """
     parts = []
     for word in words:
@@ -83,12 +87,24 @@ def chunk_table(words: tuple[int, ...], rows: int, dtype: str, major: str, base:
 
 @lru_cache(maxsize=16384)
 def chunk_union(*tables: ChunkTable) -> NDArray[np.intp]:
-    """The chunk numbers of several tables, ascending, each once; the same array for the same tables."""
+    """The chunk numbers of several tables, ascending, each once; the same array for the same tables.
+
+    >>> table = chunk_table((0x4000004000010000,), 8, "bf16", "k", 0, 1024)
+    >>> chunk_union(table, table)[:4].tolist()
+    [0, 1, 8, 9]
+    """
     return np.unique(np.concatenate([table.chunks for table in tables]))
 
 
 def read_chunks(shared: SharedMemory, table: ChunkTable) -> NDArray[Any]:
-    """The bytes of a table's chunks as items of 16 bytes, in the table's shape; all must have been written."""
+    """The bytes of a table's chunks as items of 16 bytes, in the table's shape; all must have been written.
+
+    >>> shared = SharedMemory(1024)
+    >>> shared.write(0, np.arange(1024).astype(np.uint8))
+    >>> table = chunk_table((0x4000004000010000,), 8, "bf16", "k", 0, 1024)
+    >>> read_chunks(shared, table).view(np.uint8)[1, :3].tolist()
+    [144, 145, 146]
+    """
     if table not in shared.verified:
         for low, high in table.ranges:
             shared.read(low, high - low)

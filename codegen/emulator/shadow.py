@@ -116,7 +116,12 @@ class Shadow:
         self._expanded: dict[int, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def read(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
-        """Notes a read of ranges of addresses; returns its conflicts, at most one for each range."""
+        """Notes a read of ranges of addresses; returns its conflicts, at most one for each range.
+
+        >>> shadow = Shadow(0, 64)
+        >>> shadow.read(Actor(0, 1, np.array([1], np.uint32)), [(0, 16), (32, 48)], where=7)
+        []
+        """
         found: list[Conflict] = []
         for low, high in ranges:
             if low < high:
@@ -124,7 +129,14 @@ class Shadow:
         return found
 
     def write(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
-        """Notes a write of ranges of addresses; returns its conflicts, at most one for each range and agent."""
+        """Notes a write of ranges of addresses; returns its conflicts, at most one for each range and agent.
+
+        >>> shadow = Shadow(0, 64)
+        >>> shadow.read(Actor(0, 2, np.array([2, 0], np.uint32)), [(0, 64)], where=7)
+        []
+        >>> shadow.write(Actor(1, 1, np.array([1, 1], np.uint32)), [(16, 32)], where=8)[0].kind
+        'write after read'
+        """
         found: list[Conflict] = []
         for low, high in ranges:
             if low < high:
@@ -144,7 +156,12 @@ class Shadow:
     def write_lanes(
         self, actor: Actor, addresses: NDArray[Any], size: int, where: int, mask: NDArray[np.bool_] | None = None
     ) -> list[Conflict]:
-        """Notes a write of ``size`` bytes at the address of each active lane."""
+        """Notes a write of ``size`` bytes at the address of each active lane.
+
+        >>> shadow = Shadow(0, 64)
+        >>> shadow.write_lanes(Actor(0, 1, np.array([1], np.uint32)), np.array([0, 8, 20]), 4, where=7), shadow.granule
+        ([], 4)
+        """
         found: list[Conflict] = []
         place = self._lanes(addresses, size, mask)
         if place.size:
@@ -179,7 +196,15 @@ class Shadow:
         return found
 
     def forget(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Takes all accesses to these addresses as ordered before everything to come (memory handed over anew)."""
+        """Takes all accesses to these addresses as ordered before everything to come (memory handed over anew).
+
+        >>> shadow = Shadow(0, 64)
+        >>> shadow.write(Actor(0, 1, np.array([1, 0], np.uint32)), [(0, 64)], where=7)
+        []
+        >>> shadow.forget([(0, 64)])
+        >>> shadow.write(Actor(1, 1, np.array([0, 1], np.uint32)), [(0, 64)], where=8)
+        []
+        """
         for low, high in ranges:
             place = self._slice(low, high)
             self._writes[place] = 0

@@ -223,12 +223,24 @@ def _check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, stor
 
 
 def check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, store: bool = False) -> None:
-    """Raises what a load (or store) of this box raises at issue, for its coordinates and its shared address."""
+    """Raises what a load (or store) of this box raises at issue, for its coordinates and its shared address.
+
+    >>> memory = GlobalMemory()
+    >>> tensor_map = TensorMap("u8", (32,), (), (16,))
+    >>> check(BoundTensorMap(tensor_map, memory, memory.register(np.zeros(32, np.uint8))), (16,), 128)
+    """
     _check(bound, coordinates, address, store)
 
 
 def shared_ranges(bound: BoundTensorMap, address: int) -> tuple[tuple[int, int], ...]:
-    """The shared addresses of a whole box at ``address``, as disjoint ascending [low, high) pairs."""
+    """The shared addresses of a whole box at ``address``, as disjoint ascending [low, high) pairs.
+
+    >>> memory = GlobalMemory()
+    >>> tensor_map = TensorMap("u8", (32, 2), (32,), (16, 2), swizzle="128B")
+    >>> bound = BoundTensorMap(tensor_map, memory, memory.register(np.zeros((2, 32), np.uint8)))
+    >>> shared_ranges(bound, 1024)
+    ((1024, 1040), (1168, 1184))
+    """
     return _ranges(_place(bound, address), address)
 
 
@@ -242,7 +254,15 @@ def _ranges(landing: _Landing, address: int) -> tuple[tuple[int, int], ...]:
 
 
 def load(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemory, address: int) -> TensorCopy:
-    """Copies the box at ``coordinates`` to shared memory; elements outside the tensor are filled."""
+    """Copies the box at ``coordinates`` to shared memory; elements outside the tensor are filled.
+
+    >>> memory, shared = GlobalMemory(), SharedMemory(256)
+    >>> address = memory.register(np.arange(64, dtype=np.uint8))
+    >>> bound = BoundTensorMap(TensorMap("u8", (32, 2), (32,), (16, 2)), memory, address)
+    >>> copied = load(bound, (16, 1), shared, 128)
+    >>> copied.bytes, copied.shared_ranges, shared.read(128, 32)[14:18].tolist()
+    (32, ((128, 160),), [62, 63, 0, 0])
+    """
     _check(bound, coordinates, address, False)
     landing = _place(bound, address)
     ranges = _ranges(landing, address)
@@ -310,6 +330,13 @@ def store(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemor
     """Copies a box from shared memory to ``coordinates``; what is outside the tensor is not written.
 
     Rows are cut at the end of the 16-byte chunk in which the tensor's row ends, as on the chip.
+
+    >>> memory, shared, array = GlobalMemory(), SharedMemory(256), np.zeros((2, 32), np.uint8)
+    >>> shared.write(128, np.ones(32, np.uint8))
+    >>> bound = BoundTensorMap(TensorMap("u8", (32, 2), (32,), (16, 2)), memory, memory.register(array))
+    >>> starts, size = store(bound, (16, 0), shared, 128).global_rows()
+    >>> (starts - bound.address).tolist(), size, array.sum(axis=1).tolist()
+    ([16, 48], 16, [16, 16])
     """
     _check(bound, coordinates, address, True)
     box = bound.box(coordinates, whole_chunks=True)
@@ -327,6 +354,13 @@ def reduce(
     """cp.reduce.async.bulk.tensor: combines a box in shared memory into the tensor, element by element.
 
     ``operation``: add, min, max, inc, dec, and, or, xor, on the map's type (PTX ISA, "cp.reduce.async.bulk.tensor").
+
+    >>> memory, shared, array = GlobalMemory(), SharedMemory(256), np.ones((1, 4), np.float32)
+    >>> shared.write(0, np.full(4, 2.5, np.float32).view(np.uint8))
+    >>> bound = BoundTensorMap(TensorMap("f32", (4, 1), (16,), (4, 1)), memory, memory.register(array))
+    >>> _ = reduce(bound, (0, 0), shared, 0, "add")
+    >>> array.tolist()
+    [[3.5, 3.5, 3.5, 3.5]]
     """
     _check(bound, coordinates, address, True)
     box = bound.box(coordinates, whole_chunks=False)
@@ -343,5 +377,10 @@ def reduce(
 
 
 def prefetch(bound: BoundTensorMap, coordinates: Sequence[int]) -> None:
-    """cp.async.bulk.prefetch.tensor: no effect that a program can see, but a load's faults."""
+    """cp.async.bulk.prefetch.tensor: no effect that a program can see, but a load's faults.
+
+    >>> memory = GlobalMemory()
+    >>> tensor_map = TensorMap("u8", (32,), (), (16,))
+    >>> prefetch(BoundTensorMap(tensor_map, memory, memory.register(np.zeros(32, np.uint8))), (16,))
+    """
     _check(bound, coordinates, 0, False)
