@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .. import LayoutError, Swizzle
+from .. import LayoutError, LinearLayout, Swizzle
 from ..banks import BANK_BYTES, BANKS
-from ..banks_model import f2_rank
 from .canvas import Canvas, text_width
 from .drawing import Drawing
 
@@ -25,15 +24,6 @@ def describe(swizzle: Swizzle) -> str:
         return f"bit {low}" if low == high else f"bits {low}-{high}"
 
     return f"{name(swizzle.source_mask)} XOR into {name(swizzle.target_mask)}"
-
-
-def columns_of(swizzle: Swizzle, bits: int) -> list[int]:
-    """The columns of the map's matrix over F2: column j is the image of 2**j.
-
-    >>> columns_of(Swizzle(1, 0, 2), 3)
-    [1, 2, 5]
-    """
-    return [int(swizzle(1 << j)) for j in range(bits)]
 
 
 def _role(bit: int, unit: int) -> str:
@@ -60,8 +50,8 @@ def swizzle_bits(swizzle: Swizzle, bits: int | None = None, unit_bytes: int = 1,
         raise LayoutError(f"bits={bits}: must be {needed} to 64 for {swizzle}")
     if unit_bytes < 1 or unit_bytes & (unit_bytes - 1):
         raise LayoutError(f"unit_bytes={unit_bytes}: must be a power of two")
-    matrix = columns_of(swizzle, bits)
-    rank = f2_rank(matrix)
+    linear = LinearLayout.of(swizzle, bits)
+    matrix, rank = list(linear.bases), linear.rank
     what = describe(swizzle)
     proof = f"rank {rank} of {bits}: {'a bijection' if rank == bits else 'no bijection'}"
     unit = "bytes" if unit_bytes == 1 else f"units of {unit_bytes} bytes"

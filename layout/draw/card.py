@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import Layout, LayoutError, SwizzledLayout, coalesce, cosize, depth, rank, size
+from ..lattice import collision
 from ..tuples import show
 from .canvas import Canvas, text_width
 from .drawing import Drawing
@@ -17,27 +18,17 @@ _TEXT_ROWS, _TEXT_COLUMNS = 64, 32
 
 
 def _injective(layout: AnyLayout) -> bool | None:
-    """Whether no two coordinates share an offset; None where that is not seen from the strides and there are too many to look."""
-    import numpy as np
-
+    """Whether no two coordinates share an offset; None where that is not settled."""
     # A swizzle is one to one, so only the layout inside matters.
     plain = layout.layout if isinstance(layout, SwizzledLayout) else layout
-    modes = [(s, d) for s, d in zip(*plain.flat, strict=True) if s > 1]
-    if any(d == 0 for _, d in modes):
-        return False
-    if all(type(d) is int for _, d in modes):
-        reach = 0
-        for s, d in sorted(modes, key=lambda mode: abs(mode[1])):
-            if abs(d) <= reach:
-                break
-            reach += (s - 1) * abs(d)
-        else:
-            return True
+    shape, stride = plain.flat
+    if all(type(d) is int for d in stride):
+        try:
+            return collision(list(zip(shape, stride, strict=True))) is None
+        except LayoutError:
+            return None
     count = int(size(plain))
-    if count > _MAXIMUM_COUNTED:
-        return None
-    seen = values(plain, range(count))
-    return len(set(seen)) == count if any(type(d) is not int for _, d in modes) else len(np.unique(seen)) == count
+    return len({plain(i) for i in range(count)}) == count if count <= _MAXIMUM_COUNTED else None
 
 
 def _highlighted(layout: AnyLayout, highlight: Any) -> frozenset[int]:
