@@ -12,6 +12,7 @@ from stridewright.layout.hardware.dtypes import data_type
 from stridewright.layout.hardware.swizzle_modes import swizzle_mode
 from stridewright.layout.hardware.tensor_copy import copy_plan
 from stridewright.layout.hardware.tensor_map_driver import driver_arguments
+from stridewright.layout.hardware.tensor_map_image import encode_image
 
 from . import kernels
 
@@ -74,11 +75,15 @@ def probe_verdicts(device: Any, count: int = 3000) -> Iterator[dict[str, Any]]:
     accepted = refused = 0
     for _ in range(count):
         m, low = random_map(rng, rng.random() < 0.7)
-        status, _ = device.encode_tensor_map(driver_arguments(m), memory.address + low)
+        status, opaque = device.encode_tensor_map(driver_arguments(m), memory.address + low)
         problems = m.problems(memory.address + low)
         accepted, refused = accepted + (status == 0), refused + (status != 0)
         if (status == 0) != (not problems):
             yield ({"what": str(m), "driver": status, "ours": [str(problem) for problem in problems], "wrong": 1})
+        elif status == 0 and isinstance(opaque, bytes):
+            other = encode_image(m, memory.address + low)
+            if other != opaque:
+                yield ({"what": f"bytes of {m}", "driver": opaque.hex(), "ours": other.hex(), "wrong": 1})
     memory.free()
     yield (
         {

@@ -29,6 +29,7 @@ from .instruction_descriptors import InstructionDescriptor, decode_instruction_d
 from .swizzle_modes import SwizzleMode, swizzle_mode, swizzle_modes
 from .tensor_map import MAP_ALIGNMENT, MAP_BYTES, TensorMap, delivery_problems, stage_problems
 from .tensor_map_derive import DerivedMap, derive_tensor_map
+from .tensor_map_image import decode_image, encode_image
 from .tensor_memory import (
     accumulator_columns,
     accumulator_layout,
@@ -87,10 +88,12 @@ __all__ = [
     "bits",
     "data_path",
     "data_type",
+    "decode_image",
     "decode_instruction_descriptor",
     "decode_matrix_descriptor",
     "delivery_problems",
     "derive_tensor_map",
+    "encode_image",
     "instruction_descriptor",
     "k_advance",
     "ldmatrix_layout",

@@ -66,6 +66,16 @@ class MatrixDescriptor:
         """The swizzle."""
         return swizzle_mode(self.swizzle)
 
+    @property
+    def lbo(self) -> int:
+        """``leading`` by its PTX name: the leading dimension byte offset."""
+        return self.leading
+
+    @property
+    def sbo(self) -> int:
+        """``stride`` by its PTX name: the stride dimension byte offset."""
+        return self.stride
+
     def encode(self) -> int:
         """The 64-bit word. Raises HardwareError for a field that does not fit, naming the nearest that does.
 

@@ -212,6 +212,35 @@ class TensorMap:
         swizzled: SwizzledLayout = compose(Swizzle(*mode.element_parameters(bits)), plain)
         return swizzled
 
+    def explain(self) -> str:
+        """The map in words: dimensions, what a box moves, where it lands, what is wrong or surprising.
+
+        >>> print(TensorMap("bf16", (4096, 7), (8192,), (64, 128), "128B").explain())
+        bf16 tensor, innermost first: 4096 x 7, strides 2, 8192 bytes
+        box 64 x 128: 16384 bytes on the mbarrier, 16384 bytes of shared memory, rows 128 bytes apart, swizzle 128B
+        lands as S<3,3,3> o (64,128):(1,64) (element offset from a multiple of 1024 bytes)
+        """
+
+        def text(numbers: Sequence[int]) -> str:
+            return " x ".join(map(str, numbers))
+
+        found = self.problems()
+        if found:
+            return "no tensor map:\n" + "\n".join(f"  {problem}" for problem in found)
+        unit = data_type(self.dtype).bits / 8 if self.interleave == "none" else self.row_bytes // self.box[0]
+        strides = ", ".join(f"{stride:g}" for stride in (unit, *self.strides_bytes))
+        packed = data_type(self.dtype).smem_bits != data_type(self.dtype).bits
+        counted = "an unknown number of" if packed else str(self.box_bytes)
+        lines = [
+            f"{self.dtype} tensor, innermost first: {text(self.shape)}, strides {strides} bytes",
+            f"box {text(self.counts)}: {counted} bytes on the mbarrier, {self.smem_bytes} bytes of shared memory,"
+            f" rows {self.pitch} bytes apart, swizzle {self.swizzle}",
+        ]
+        if self.interleave == "none" and not swizzle_mode(self.swizzle).flip_8_bytes:
+            repeat = max(DESTINATION_ALIGNMENT, swizzle_mode(self.swizzle).repeat)
+            lines.append(f"lands as {self.landing()} (element offset from a multiple of {repeat} bytes)")
+        return "\n".join(lines + [f"  {problem}" for problem in self.warnings()])
+
     def with_arch(self, arch: str) -> TensorMap:
         """The same specification for another architecture."""
         return replace(self, arch=arch)

@@ -110,6 +110,9 @@ def encode_tensor_map(tensor_map: TensorMap, address: int, allocation_bytes: int
             "encoding a tensor map needs the package cuda-bindings (pip install cuda-bindings)"
         ) from error
     arguments = driver_arguments(tensor_map)
+    (status,) = driver.cuInit(0)
+    if int(status) != 0:
+        raise HardwareError(f"the CUDA driver does not start: {status.name}")
 
     def words(kind: Any, values: tuple[int, ...]) -> list[Any]:
         return [kind(value) for value in values]
