@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .core import Layout
 from .errors import LayoutError
+from .tuples import product
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,7 +83,7 @@ class Access:
             lanes = [self.lanes(i) for i in range(_size(self.lanes))]
         else:
             lanes = self.lanes
-        offsets = tuple(None if lane is None else int(layout(lane)) * self.element_bytes for lane in lanes)
+        offsets = _evaluated(layout, lanes, self.element_bytes)
         for lane, offset in enumerate(offsets):
             if offset is not None and offset % self.bytes:
                 raise LayoutError(
@@ -92,9 +93,32 @@ class Access:
 
 
 def _size(layout: Layout) -> int:
-    from .tuples import product
-
     return int(product(layout.shape))
+
+
+def _evaluated(layout: Any, lanes: Sequence[Lane], element_bytes: int) -> tuple[int | None, ...]:
+    """The byte offset of every lane: in one numpy evaluation where all are indices or flat coordinates in range."""
+    shape = layout.shape if isinstance(layout.shape, tuple) else (layout.shape,)
+    extents = [product(mode) for mode in shape]
+    indices: list[int] = []
+    for lane in lanes:
+        if lane is None:
+            continue
+        if type(lane) is tuple and len(lane) == len(extents):
+            index, step = 0, 1
+            for c, n in zip(lane, extents, strict=True):
+                if type(c) is not int or not 0 <= c < n:
+                    return tuple(None if x is None else int(layout(x)) * element_bytes for x in lanes)
+                index, step = index + c * step, step * n
+            indices.append(index)
+        elif type(lane) is int:
+            indices.append(lane)
+        else:
+            return tuple(None if x is None else int(layout(x)) * element_bytes for x in lanes)
+    import numpy as np
+
+    found = iter((np.asarray(layout(np.array(indices, np.int64))) * element_bytes).tolist() if indices else [])
+    return tuple(None if lane is None else next(found) for lane in lanes)
 
 
 @dataclass(frozen=True)
