@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stridewright.layout.errors import LayoutError
-from stridewright.layout.hardware.descriptors import decode_matrix_descriptor
+from stridewright.layout.hardware.descriptors import FIELD_LIMIT, decode_matrix_descriptor
 
 from .faults import DescriptorError
 from .memory import SharedMemory
@@ -69,7 +69,8 @@ def chunk_table(words: tuple[int, ...], rows: int, dtype: str, major: str, base:
         addresses = element_addresses(word, rows, dtype, major)
         per_chunk = CHUNK * addresses.shape[1] // 32
         parts.append(addresses[:, ::per_chunk] if major == "k" else addresses[::per_chunk, :].T)
-    chunks = np.concatenate(parts, axis=1 if major == "k" else 0)
+    # A descriptor holds 18 bits of an address; the bits above, which number the CTAs of a cluster, are the reader's own.
+    chunks = np.concatenate(parts, axis=1 if major == "k" else 0) + (base & -FIELD_LIMIT)
     low, high = int(chunks.min()), int(chunks.max()) + CHUNK
     if low < base or high > base + extent:
         raise DescriptorError(

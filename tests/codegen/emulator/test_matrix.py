@@ -108,14 +108,17 @@ def test_bits_that_hardware_ignores_are_ignored(bit: int) -> None:
 
 
 def test_addresses_count_from_the_window_of_the_block() -> None:
-    low, high = random_memory("bf16"), random_memory("bf16", base=4096)
+    # A descriptor has 18 bits for an address: a window above them (a block of a cluster) is known to the reader.
     results = []
-    for shared in (low, high):
+    for base in (0, 4096, 5 << 24):
+        shared = random_memory("bf16", base=base)
         accumulator = Accumulator(8, "f32")
         shape = WgmmaShape(8, "bf16", "bf16", "f32")
-        wgmma(shared, shape, accumulator, swizzled(shared.base), swizzled(shared.base + 8192))
+        low = base % (1 << 18)
+        wgmma(shared, shape, accumulator, swizzled(low), swizzled(low + 8192))
         results.append(accumulator.matrix)
     assert (results[0] == results[1]).all()
+    assert (results[0] == results[2]).all()
 
 
 @pytest.mark.parametrize("dtype", list(PARTNERS))
