@@ -16,7 +16,7 @@ from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Probl
 from stridewright.kernels.hopper import Derivation, derive
 
 from .bind import BoundGemm, OperandError, bind, wrong_major
-from .select import SMS, select
+from .select import SMS, resident_ctas, select
 from .source import KERNEL_NAME, generate
 
 if TYPE_CHECKING:
@@ -145,9 +145,7 @@ class Gemm:
 
     def grid(self, sms: int = SMS) -> tuple[int, int, int]:
         """CTAs to launch: one for each SM, or one for each tile if there are fewer."""
-        cluster = self.config.cluster.m * self.config.cluster.n
-        resident = sms // cluster * cluster if cluster < 4 else sms * 10 // 11 // cluster * cluster
-        return (min(self.tiles(), resident), 1, 1)
+        return (min(self.tiles(), resident_ctas(self.config.cluster.m * self.config.cluster.n, sms)), 1, 1)
 
     # ---- on a GPU ---------------------------------------------------------------------------------------------------
 

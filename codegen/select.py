@@ -14,6 +14,11 @@ from stridewright.kernels.config import GemmConfig, Problem, sharers
 SMS = 132
 """Streaming multiprocessors of an H100 SXM and an H200."""
 
+_RESIDENT = {1: 132, 2: 132, 4: 120}
+"""CTAs that run at once on 132 SMs with one CTA an SM, by cluster size, measured on an H200: a cluster lies within one of
+the chip's groups of SMs, whose sizes 4 does not divide.
+"""
+
 MULTIPLIES_PER_CLOCK = 2048
 """bf16 multiply-adds of one SM and clock: 989 TFLOP/s / 2 / 132 SMs / 1.83 GHz (NVIDIA H100 datasheet, dense)."""
 
@@ -46,6 +51,16 @@ _TILES = (
     (64, 16, 1),
     (64, 8, 1),
 )
+
+
+def resident_ctas(cluster: int, sms: int = SMS) -> int:
+    """CTAs in clusters of ``cluster`` that run at once, one an SM: the grid of a persistent kernel.
+
+    >>> resident_ctas(1), resident_ctas(2), resident_ctas(4), resident_ctas(4, sms=4)
+    (132, 132, 120, 4)
+    """
+    share = sms * _RESIDENT[cluster] // SMS
+    return max(share // cluster, 1) * cluster
 
 
 def candidates(problem: Problem, arch: str = "sm_90a") -> Iterator[GemmConfig]:

@@ -352,7 +352,7 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
         )
     else:
         for name, size, parts in (("tile_m", tile.m, cluster[1]), ("tile_n", tile.n, cluster[0])):
-            if size % (8 * parts):
+            if parts > 1 and size % (8 * parts):
                 yield Violation(
                     parameter=name,
                     value=size,

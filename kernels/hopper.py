@@ -232,9 +232,7 @@ def accumulator_columns(accumulator: Layout) -> Layout:
     return columns
 
 
-def stmatrix_rows(
-    panel: SwizzledLayout, columns: int = PANEL_COLUMNS, swapped: bool = False
-) -> SwizzledLayout:
+def stmatrix_rows(panel: SwizzledLayout, columns: int = PANEL_COLUMNS, swapped: bool = False) -> SwizzledLayout:
     """(lane, warp, step) -> byte offset in the panel of the 16-byte row whose address that lane gives to stmatrix x4.
 
     Step s stores accumulator values 8 s .. 8 s + 7, 16 of the fragment's ``columns``. The fragment says which (m, n)
@@ -266,7 +264,10 @@ def stmatrix_rows(
 def derive(config: GemmConfig) -> Derivation:
     """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid."""
     config.require_valid()
-    a, b = _operand("A", config.tile.m, config.cluster.n, config), _operand("B", config.tile.n, config.cluster.m, config)
+    a, b = (
+        _operand("A", config.tile.m, config.cluster.n, config),
+        _operand("B", config.tile.n, config.cluster.m, config),
+    )
     accumulator = wgmma_d_layout(config.tile.n)
     staging = addresses = report = None
     if config.epilogue.store == "tma":
@@ -360,7 +361,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
 
 
 def _operand_step(operand: OperandTile, tile_k: int) -> Step:
-    name, rows = operand.name, operand.rows
+    name = operand.name
     constants = [
         Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
         Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),

@@ -209,7 +209,13 @@ class Cluster:
         rank = address >> RANK_SHIFT
         if rank >= self.size:
             raise EmulationError(f"shared::cluster address {address:#x} names block {rank} of a cluster of {self.size}")
-        return self.ctas[rank]
+        cta = self.ctas[rank]
+        if not cta.alive.any():
+            raise EmulationError(
+                f"shared::cluster address {address:#x} lies in block {cta.ctaid}, which has ended: shared memory lasts as "
+                "long as its block, so a cluster barrier is missing before its end"
+            )
+        return cta
 
     @property
     def alive(self) -> int:

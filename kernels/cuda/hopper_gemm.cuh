@@ -79,9 +79,10 @@ DEVICE void multiply_tile(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 de
 DEVICE void consume(Epilogue epilogue, Tiles tiles, Ring ring, uint32 consumer, uint32 m, uint32 n, uint32 k) {
     // Cooperative consumers share a tile, each its rows; ping-pong consumers take turns at whole tiles: one multiplies while the other stores.
     const uint32 first_row = PINGPONG ? 0 : consumer * M_BLOCKS * 64;
-    // A matrix descriptor holds its address in units of 16 bytes in its low bits, so advancing an operand is an addition.
-    const uint64 descriptor_a = A_DESCRIPTOR + ((tiles.a + first_row * A_ROW_BYTES) >> 4);
-    const uint64 descriptor_b = B_DESCRIPTOR + (tiles.b >> 4);
+    // A matrix descriptor holds its address, 18 bits of it, in units of 16 bytes in its low bits, so advancing an operand is an addition.
+    // (In a cluster, the bits above say which CTA's shared memory is meant.)
+    const uint64 descriptor_a = A_DESCRIPTOR + (((tiles.a + first_row * A_ROW_BYTES) & 0x3ffff) >> 4);
+    const uint64 descriptor_b = B_DESCRIPTOR + ((tiles.b & 0x3ffff) >> 4);
     const uint32 k_blocks = (k + TILE_K - 1) / TILE_K;
 
     RingPosition at;

@@ -82,6 +82,37 @@ def test_every_kind_of_tile_is_right_at_ragged_edges(
     assert_exact(Gemm(275, n, 136, config=config))
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"schedule_kind": "pingpong", "tile_n": 128},
+        {"schedule_kind": "pingpong", "tile_n": 208},
+        {"schedule_kind": "pingpong", "tile_n": 80, "cluster_m": 2, "stages": 3},
+        {"schedule_kind": "pingpong", "tile_m": 64, "tile_n": 88, "stages": 6, "swap": True},
+        {"cluster_m": 2, "tile_n": 64},
+        {"cluster_n": 2, "tile_n": 64},
+        {"cluster_m": 2, "cluster_n": 2, "tile_n": 64},
+        {"cluster_m": 4, "tile_n": 64, "stages": 3},
+        {"cluster_n": 4, "tile_n": 64, "stages": 3},
+        {"tile_n": 128, "tile_k": 128, "stages": 3},
+        {"tile_m": 64, "tile_n": 16, "consumers": 1, "swap": True, "stages": 12},
+        {"tile_m": 64, "tile_n": 40, "consumers": 1, "swap": True, "tile_k": 128, "stages": 5},
+        {"tile_m": 128, "tile_n": 72, "swap": True, "cluster_n": 2},
+        {"tile_m": 64, "tile_n": 8, "consumers": 1, "swap": True, "tile_k": 256, "store": "direct"},
+    ],
+    ids=lambda parameters: "-".join(f"{name}={value}" for name, value in parameters.items()),
+)
+def test_every_schedule_is_right_at_ragged_edges(parameters: dict[str, Any]) -> None:
+    config = GemmConfig().replace(**parameters)
+    for m, n, k in ((130, 136, 72), (275, 520, 456)):
+        gemm = Gemm(m, n, k, config=config)
+        a, b = integers(m, k, 1), integers(n, k, 2)
+        emulation = gemm.emulate(a, b, sms=4)
+        exact = (a.astype(np.float64) @ b.astype(np.float64).T).astype(ml_dtypes.bfloat16)
+        np.testing.assert_array_equal(emulation.d.view(np.uint16), exact.view(np.uint16))
+        assert emulation.races == ()
+
+
 def test_nan_and_infinity_go_where_they_belong() -> None:
     gemm = Gemm(64, 72, 128)
     a, b = normal(64, 128, 4), normal(72, 128, 5)

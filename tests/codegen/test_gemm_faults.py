@@ -68,7 +68,7 @@ def test_a_deadlock_report_says_who_waits_where_for_what() -> None:
 def test_releasing_a_slot_twice_is_found() -> None:
     found = verdict(
         planted(
-            "ring.release(previous);\n            }", "ring.release(previous); ring.release(previous);\n            }"
+            "ring.release(previous);\n        }", "ring.release(previous); ring.release(previous);\n        }"
         )
     )
     assert found != "pass"
@@ -102,7 +102,9 @@ def test_a_barrier_inside_a_live_tma_destination_is_an_error() -> None:
 
 
 def test_a_wrong_k_step_is_found() -> None:
-    assert verdict(planted("A_STEP_ADVANCE = 2;", "A_STEP_ADVANCE = 0;")) == "wrong value"
+    step = "a_step_advance(uint32 step) {\n    return step << 1;"
+    assert verdict(planted(step, step.replace("step << 1", "step << 2"))) != "pass"
+    assert verdict(planted(step, step.replace("step << 1", "0 * step"))) == "wrong value"
 
 
 def test_a_missing_proxy_fence_before_the_tma_store_is_found() -> None:
@@ -110,7 +112,7 @@ def test_a_missing_proxy_fence_before_the_tma_store_is_found() -> None:
 
 
 def test_a_missing_wgmma_fence_is_found() -> None:
-    assert verdict(planted("            wgmma_fence();\n", "")) != "pass"
+    assert verdict(planted("        wgmma_fence();\n", "")) != "pass"
 
 
 def test_reading_accumulators_before_the_wait_is_found() -> None:
@@ -132,6 +134,54 @@ def test_a_ring_position_that_restarts_at_each_tile_is_found() -> None:
 
 
 def test_registers_beyond_the_launch_s_pool_are_found() -> None:
-    found = verdict(planted("CONSUMER_REGISTERS = 232;", "CONSUMER_REGISTERS = 240;"))
+    found = verdict(planted("CONSUMER_REGISTERS = 240;", "CONSUMER_REGISTERS = 248;"))
     assert found.startswith(("deadlock", "error"))
     assert "setmaxnreg" in found
+
+
+PINGPONG = {"schedule_kind": "pingpong", "tile_n": 64}
+
+
+def test_ping_pong_without_turns_is_found() -> None:
+    found = verdict(
+        planted("        if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);\n", "", **PINGPONG), seeds=8
+    )
+    assert found != "pass"
+
+
+def test_ping_pong_whose_first_turn_is_nobody_s_deadlocks() -> None:
+    found = verdict(planted("        named_barrier_arrive<256>(TURN_BARRIERS);", "", **PINGPONG))
+    assert found.startswith("deadlock")
+
+
+def test_a_ping_pong_consumer_that_does_not_skip_the_other_s_slots_is_found() -> None:
+    skip = "            scheduler.skip();    // the next tile is the other's\n            at.skip(k_blocks);\n"
+    assert verdict(planted(skip, "            scheduler.skip();\n", **PINGPONG)) != "pass"
+
+
+CLUSTER = {"cluster_m": 2, "tile_n": 64}
+
+
+def test_a_slice_sent_to_the_wrong_ctas_is_found() -> None:
+    mask = "static_cast<uint16>(((1u << CLUSTER_M) - 1) << (column * CLUSTER_M))"
+    assert verdict(planted(mask, "static_cast<uint16>(1)", **CLUSTER)) != "pass"
+
+
+def test_a_slot_released_to_its_own_cta_only_is_found() -> None:
+    release = "mbarrier_arrive_remote(empty_barrier(slot), place.peer(threadIdx.x % 32));"
+    assert verdict(planted(release, "mbarrier_arrive(empty_barrier(slot));", **CLUSTER)) != "pass"
+
+
+def test_barriers_used_before_the_peer_has_initialised_them_are_found() -> None:
+    sync = "        cluster_sync_relaxed();    // the peers' barriers must be ready before anything arrives at them\n"
+    assert verdict(planted(sync, "        __syncthreads();\n", **CLUSTER), seeds=8) != "pass"
+
+
+def test_leaving_while_a_peer_still_writes_is_found() -> None:
+    sync = "        cluster_sync_relaxed();    // a CTA's shared memory must outlive what its peers still write to it\n"
+    assert verdict(planted(sync, "", **CLUSTER), seeds=8) != "pass"
+
+
+def test_storing_swapped_panels_without_transposing_is_a_wrong_value() -> None:
+    gemm = planted(".x4.trans.shared", ".x4.shared", swap=True, tile_m=64, tile_n=32, consumers=1)
+    assert verdict(gemm) == "wrong value"

@@ -16,6 +16,8 @@ CONFIGS = {
     "default": GemmConfig(),
     "small": GemmConfig().replace(tile_m=64, tile_n=40, consumers=1, stages=8),
     "direct": GemmConfig().replace(tile_m=256, tile_n=72, stages=3, store="direct"),
+    "pingpong": GemmConfig().replace(schedule_kind="pingpong", tile_n=176, cluster_m=2, buffers=1),
+    "swapped": GemmConfig().replace(tile_m=64, tile_n=40, tile_k=128, consumers=1, swap=True),
 }
 
 

@@ -37,7 +37,7 @@ def test_every_broken_rule_is_reported_at_once() -> None:
         problem=Problem(m=0, n=-3, k=12, a="f8", d="f64", a_major="mn"),
         tile=Tile(m=100, n=204, k=48),
         pipeline=Pipeline(stages=1),
-        cluster=Cluster(m=2),
+        cluster=Cluster(m=3),
         schedule=Schedule(consumers=3),
     )
     parameters = {violation.parameter for violation in config.violations()}
@@ -72,11 +72,26 @@ def test_a_tile_size_that_is_no_whole_number_is_refused(value: object) -> None:
 
 
 def test_a_tile_whose_accumulators_do_not_fit_names_a_width_that_does() -> None:
-    (line,) = GemmConfig().replace(tile_m=256, tile_n=200, stages=2).problems()
+    (line,) = GemmConfig().replace(tile_m=256, tile_n=216, stages=2).problems()
     assert line.startswith(
-        "tile_n=200: a 256 x 200 tile on 2 consumer warpgroups is 200 accumulator registers a thread"
+        "tile_n=216: a 256 x 216 tile on 2 consumer warpgroups is 216 accumulator registers a thread"
     )
-    assert GemmConfig().replace(tile_m=256, tile_n=192, stages=2).problems() == []
+    assert line.endswith("tile_n=208 works with tile_m=256")
+    assert GemmConfig().replace(tile_m=256, tile_n=208, stages=2).problems() == []
+
+
+def test_ping_pong_consumers_hold_a_whole_tile_each() -> None:
+    (line,) = GemmConfig().replace(schedule_kind="pingpong", tile_m=128, tile_n=216, stages=2).problems()
+    assert "a 128 x 216 tile on 1 consumer warpgroup is 216 accumulator registers a thread" in line
+    (line,) = GemmConfig().replace(schedule_kind="pingpong", consumers=1, tile_n=128).problems()
+    assert line == "consumers=1: ping-pong is played by two; consumers=2 works"
+
+
+def test_a_slice_of_a_cluster_s_tile_is_whole_groups_of_8_rows() -> None:
+    (line,) = GemmConfig().replace(tile_n=168, cluster_m=2).problems()
+    assert line.startswith("tile_n=168: 2 CTAs of a cluster load a slice each")
+    assert line.endswith("nearest 160, 176")
+    assert GemmConfig().replace(tile_n=176, cluster_m=2).problems() == []
 
 
 def test_stages_that_overflow_shared_memory_name_the_number_that_fits() -> None:
@@ -118,7 +133,7 @@ def test_a_valid_configuration_keeps_the_chip_s_limits(
     problems = config.problems()
     fits = sum(shared_bytes(config).values()) + ALIGNMENT_SLACK <= SHARED_LIMIT
     enough_rows = m >= 64 * consumers
-    few_enough = m * n / (128 * consumers) <= 192
+    few_enough = m * n / (128 * consumers) <= 208
     assert (problems == []) == (fits and enough_rows and few_enough)
 
 

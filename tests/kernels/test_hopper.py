@@ -8,6 +8,7 @@ import pytest
 from stridewright.kernels.config import ConfigError, GemmConfig
 from stridewright.kernels.hopper import (
     PANEL_COLUMNS,
+    PANEL_K,
     accumulator_columns,
     accumulator_rows,
     byte_offsets,
@@ -23,6 +24,7 @@ CONFIGS = [
     GemmConfig().replace(tile_m=64, tile_n=8, consumers=1, stages=8),
     GemmConfig().replace(tile_m=256, tile_n=72, consumers=2, stages=3),
     GemmConfig().replace(tile_m=128, tile_n=200, stages=2, store="direct"),
+    GemmConfig().replace(tile_m=64, tile_n=32, tile_k=128, consumers=1, stages=4),
 ]
 
 
@@ -32,10 +34,13 @@ def test_the_copy_engine_puts_every_element_where_the_tile_s_layout_says(config:
     maps = derivation.tensor_maps(1000, 1000, 1000)
     for tensor_map, operand in ((maps.a, derivation.a), (maps.b, derivation.b)):
         assert tensor_map.problems() == []
-        assert tensor_map.box_bytes == operand.slot_bytes
+        panels = config.tile.k // PANEL_K
+        assert tensor_map.box_bytes * panels == operand.panel_bytes * panels == operand.slot_bytes
         for row in {0, 1, 7, min(8, operand.rows - 1), operand.rows - 1}:
-            for k in range(0, 64, 5):
-                assert tensor_map.byte_of((k, row)) == 2 * operand.layout(row, k)
+            for k in range(0, config.tile.k, 5):
+                panel, within = divmod(k, PANEL_K)
+                landed = panel * operand.panel_bytes + tensor_map.byte_of((within, row))
+                assert landed == 2 * operand.layout(row, k)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
@@ -43,8 +48,8 @@ def test_the_tensor_core_reads_every_element_where_the_tile_s_layout_says(config
     derivation = derive(config)
     for operand, rows in ((derivation.a, 64), (derivation.b, derivation.b.rows)):
         for block in range(operand.rows // rows):
-            for step in range(4):
-                word = operand.descriptor + block * operand.block_advance + step * operand.step_advance
+            for step in range(config.tile.k // 16):
+                word = operand.descriptor + block * operand.block_advance + operand.step_advance(step)
                 addresses = decode_matrix_descriptor(word, "sm_90a").addresses("bf16", "k", rows)
                 expected = [
                     [2 * operand.layout(block * rows + row, 16 * step + k) for k in range(16)] for row in range(rows)
@@ -66,6 +71,23 @@ def test_stmatrix_stores_every_accumulator_where_the_panel_s_layout_says() -> No
                         place = addresses(naming_lane, warp, step) + 2 * column
                         stored[place] = fragment(lane + 32 * warp, 8 * step + 2 * register + half)
     expected = {byte_offsets(panel)(m, n): m + 64 * n for m in range(64) for n in range(PANEL_COLUMNS)}
+    assert stored == expected
+
+
+@pytest.mark.parametrize("tokens", [8, 16, 40, 88, 256])
+def test_transposing_stmatrix_stores_every_accumulator_where_the_swapped_panel_s_layout_says(tokens: int) -> None:
+    """With .trans, lane t's halves go to rows 2 (t % 4) and the next of the matrix, at column t / 4."""
+    panel = swizzled_tile(-(-tokens // 16) * 16, PANEL_COLUMNS)
+    addresses, fragment = stmatrix_rows(panel, tokens, swapped=True), wgmma_d_layout(tokens)
+    stored: dict[int, int] = {}
+    for warp in range(4):
+        for lane in range(32):
+            for value in range(tokens // 2):
+                step, (register, half) = value // 8, divmod(value % 8, 2)
+                row, column = 2 * (lane % 4) + half, lane // 4
+                place = addresses(8 * register + row, warp, step) + 2 * column
+                stored[place] = fragment(lane + 32 * warp, value)
+    expected = {byte_offsets(panel)(token, n): n + 64 * token for token in range(tokens) for n in range(64)}
     assert stored == expected
 
 

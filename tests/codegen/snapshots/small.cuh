@@ -5,45 +5,67 @@
 constexpr int TILE_M = 64;
 constexpr int TILE_N = 40;
 constexpr int TILE_K = 64;
+constexpr int PANEL_K = 64;
+constexpr bool SWAPPED = 0;
 constexpr int STAGES = 8;
 constexpr int CONSUMERS = 1;
+constexpr bool PINGPONG = 0;
+constexpr int SLOT_READERS = 1;
 constexpr int M_BLOCKS = 1;
+constexpr int CLUSTER_M = 1;
+constexpr int CLUSTER_N = 1;
 constexpr int THREADS = 256;
 constexpr int GROUP_M = 8;
+constexpr int TURN_BARRIERS = 2;
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 240;
 
 // ======== A slot of A ==============================================================================================
 // (m, k) -> element of the slot:  S<3,3,3> o ((8,8),(64,1)):((64,512),(1,0))
 // the same in bytes:  S<3,4,3> o ((8,8),(64,1)):((128,1024),(2,0))
-// TMA: box 64 x 64 elements, swizzle 128B; the barrier expects 8192 bytes, also where the box leaves the tensor.
+// TMA: 1 x box 64 x 64 elements, swizzle 128B; the barrier expects 8192 bytes, also where the box leaves the tensor.
 // Matrix descriptor at address 0: 0x4000004000010000, K-major.
 //   bits 0-13   start        0 B
 //   bits 16-29  leading      16 B (not looked at in K-major with a swizzle)
 //   bits 32-45  stride       1024 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
-// 16 elements along k are 32 bytes before the swizzle: the descriptor advances by 2 units of 16 bytes.
+// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
+//   step -> 4:2
 constexpr uint32 A_SLOT_BYTES = 8192;
 constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;
-constexpr uint32 A_STEP_ADVANCE = 2;
+constexpr uint32 A_PANEL_BYTES = 8192;
 constexpr uint32 A_ROW_BYTES = 128;
+constexpr uint32 A_SLICE_ROWS = 64;
 constexpr uint32 A_BLOCK_ADVANCE = 0;
+
+// (step) -> units of 16 bytes:  4:2
+DEVICE uint32 a_step_advance(uint32 step) {
+    return step << 1;
+}
 
 // ======== A slot of B ==============================================================================================
 // (n, k) -> element of the slot:  S<3,3,3> o ((8,5),(64,1)):((64,512),(1,0))
 // the same in bytes:  S<3,4,3> o ((8,5),(64,1)):((128,1024),(2,0))
-// TMA: box 64 x 40 elements, swizzle 128B; the barrier expects 5120 bytes, also where the box leaves the tensor.
+// TMA: 1 x box 64 x 40 elements, swizzle 128B; the barrier expects 5120 bytes, also where the box leaves the tensor.
 // Matrix descriptor at address 0: 0x4000004000010000, K-major.
 //   bits 0-13   start        0 B
 //   bits 16-29  leading      16 B (not looked at in K-major with a swizzle)
 //   bits 32-45  stride       1024 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
-// 16 elements along k are 32 bytes before the swizzle: the descriptor advances by 2 units of 16 bytes.
+// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
+//   step -> 4:2
 constexpr uint32 B_SLOT_BYTES = 5120;
 constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;
-constexpr uint32 B_STEP_ADVANCE = 2;
+constexpr uint32 B_PANEL_BYTES = 5120;
+constexpr uint32 B_ROW_BYTES = 128;
+constexpr uint32 B_SLICE_ROWS = 40;
+
+// (step) -> units of 16 bytes:  4:2
+DEVICE uint32 b_step_advance(uint32 step) {
+    return step << 1;
+}
 
 // ======== Shared memory ============================================================================================
 //       0 ..   65536  tiles of A

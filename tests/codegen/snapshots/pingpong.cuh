@@ -1,0 +1,98 @@
+// ======== The tile, and who computes it ============================================================================
+// A CTA computes 128 x 176 of D at a time; its K runs through slots of 64 elements.
+// 2 consumer warpgroups of 128 rows each, wgmma m64n176k16: 176 accumulator registers a thread.
+// setmaxnreg takes registers from the producer's threads (24) and gives them to the consumers' (240).
+constexpr int TILE_M = 128;
+constexpr int TILE_N = 176;
+constexpr int TILE_K = 64;
+constexpr int PANEL_K = 64;
+constexpr bool SWAPPED = 0;
+constexpr int STAGES = 4;
+constexpr int CONSUMERS = 2;
+constexpr bool PINGPONG = 1;
+constexpr int SLOT_READERS = 1;
+constexpr int M_BLOCKS = 2;
+constexpr int CLUSTER_M = 2;
+constexpr int CLUSTER_N = 1;
+constexpr int THREADS = 384;
+constexpr int GROUP_M = 8;
+constexpr int TURN_BARRIERS = 3;
+constexpr int PRODUCER_REGISTERS = 24;
+constexpr int CONSUMER_REGISTERS = 240;
+
+// ======== A slot of A ==============================================================================================
+// (m, k) -> element of the slot:  S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))
+// the same in bytes:  S<3,4,3> o ((8,16),(64,1)):((128,1024),(2,0))
+// TMA: 1 x box 64 x 128 elements, swizzle 128B; the barrier expects 16384 bytes, also where the box leaves the tensor.
+// Matrix descriptor at address 0: 0x4000004000010000, K-major.
+//   bits 0-13   start        0 B
+//   bits 16-29  leading      16 B (not looked at in K-major with a swizzle)
+//   bits 32-45  stride       1024 B
+//   bits 49-51  base offset  0
+//   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
+// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
+//   step -> 4:2
+constexpr uint32 A_SLOT_BYTES = 16384;
+constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;
+constexpr uint32 A_PANEL_BYTES = 16384;
+constexpr uint32 A_ROW_BYTES = 128;
+constexpr uint32 A_SLICE_ROWS = 128;
+constexpr uint32 A_BLOCK_ADVANCE = 512;
+
+// (step) -> units of 16 bytes:  4:2
+DEVICE uint32 a_step_advance(uint32 step) {
+    return step << 1;
+}
+
+// ======== A slot of B ==============================================================================================
+// (n, k) -> element of the slot:  S<3,3,3> o ((8,22),(64,1)):((64,512),(1,0))
+// the same in bytes:  S<3,4,3> o ((8,22),(64,1)):((128,1024),(2,0))
+// TMA: 1 x box 64 x 88 elements, swizzle 128B; the barrier expects 22528 bytes, also where the box leaves the tensor.
+// Matrix descriptor at address 0: 0x4000004000010000, K-major.
+//   bits 0-13   start        0 B
+//   bits 16-29  leading      16 B (not looked at in K-major with a swizzle)
+//   bits 32-45  stride       1024 B
+//   bits 49-51  base offset  0
+//   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
+// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
+//   step -> 4:2
+constexpr uint32 B_SLOT_BYTES = 22528;
+constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;
+constexpr uint32 B_PANEL_BYTES = 22528;
+constexpr uint32 B_ROW_BYTES = 128;
+constexpr uint32 B_SLICE_ROWS = 88;
+
+// (step) -> units of 16 bytes:  4:2
+DEVICE uint32 b_step_advance(uint32 step) {
+    return step << 1;
+}
+
+// ======== Shared memory ============================================================================================
+//       0 ..   65536  tiles of A
+//   65536 ..  155648  tiles of B
+//  155648 ..  172032  staging of D
+//  172032 ..  172096  barriers
+// 173120 bytes to ask for: 1024 more, so that offset 0 can be a multiple of 1024.
+constexpr uint32 A_OFFSET = 0;
+constexpr uint32 B_OFFSET = 65536;
+constexpr uint32 STAGING_OFFSET = 155648;
+constexpr uint32 FULL_BARRIERS_OFFSET = 172032;
+constexpr uint32 EMPTY_BARRIERS_OFFSET = 172064;
+
+// ======== From accumulators to D, through shared memory ============================================================
+// accumulator: (thread, value) -> m + 64 n:  ((4,8,4),(2,2,22)):((128,1,16),(64,8,512))
+// panel of D: (m, n) -> element:  S<3,3,3> o ((8,8),(64,1)):((64,512),(1,0))
+// stmatrix x4: (lane, warp, step) -> byte of a 16-byte row:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
+// Bank conflicts: 4 wavefronts a store, 4 are ideal, for every warp and step: none.
+// TMA store: box 64 x 64, swizzle 128B; the tile's last panel is 48 columns wide and has a map of its own.
+constexpr int PANEL_COLUMNS = 64;
+constexpr int PANELS = 3;
+constexpr int TAIL_COLUMNS = 48;
+constexpr int PANEL_BYTES = 8192;
+constexpr int STAGING_BUFFERS = 1;
+
+// (lane, warp, step) -> bytes:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
+DEVICE uint32 staging_offset(uint32 lane, uint32 warp, uint32 step) {
+    return (((lane & 15) << 7) + (lane & 0x10) + (warp << 11) + (step << 5)) ^ ((lane & 7) << 4);
+}
+
