@@ -33,6 +33,9 @@ MATRIX_ROWS = 8  # rows of 16 bytes of one 8x8 matrix of ldmatrix and stmatrix
 OPERATIONS = ("ld", "st", "ldmatrix", "stmatrix", "wgmma", "tma")
 _SIZES = (1, 2, 4, 8, 16)
 
+_LINE_BITS = 40  # of a key that also names a phase and a bank
+_LINE_OFFSET = 1 << 38  # keeps lines of negative offsets apart from the next bank's
+
 Lane = int | tuple[Any, ...] | None
 
 
@@ -332,15 +335,16 @@ def count_wavefronts(
             same = (addresses == addresses[:, partner]) | ~(active & active[:, partner])
             joined |= same.all(axis=1)
         phase = np.where(joined[:, None], phase // 2, phase)
-    phases = lanes // width
-    per_lane = max(size // BANK_BYTES, 1)
-    words = addresses[:, :, None] // BANK_BYTES + np.arange(per_lane)
-    group = np.broadcast_to((np.arange(warps)[:, None] * phases + phase)[:, :, None], words.shape)
-    chosen = np.broadcast_to(active[:, :, None], words.shape)
-    group, words = group[chosen], words[chosen]
-    low = int(words.min()) if words.size else 0
-    extent = int(words.max()) - low + 1 if words.size else 1
-    keys = np.unique(group * extent + (words - low))
-    banks = (keys // extent) * BANKS + (keys % extent + low) % BANKS
-    loads = np.bincount(banks, minlength=warps * phases * BANKS).reshape(warps, phases, BANKS).max(axis=2)
+    slots = lanes // width * BANKS
+    words = addresses[:, :, None] // BANK_BYTES + np.arange(max(size // BANK_BYTES, 1))
+    # One number for (phase, bank, word): sorted along each warp, equal words of a phase lie side by side.
+    key = (phase[:, :, None] * BANKS + words % BANKS << _LINE_BITS) + (words // BANKS + _LINE_OFFSET)
+    key = np.where(active[:, :, None], key, slots << _LINE_BITS).reshape(warps, -1)
+    key.sort(axis=1)
+    fresh = np.ones(key.shape, bool)
+    np.not_equal(key[:, 1:], key[:, :-1], out=fresh[:, 1:])
+    # One slot more takes the lanes that are off.
+    slot = (key >> _LINE_BITS) + np.arange(warps)[:, None] * (slots + 1)
+    counted = np.bincount(slot[fresh], minlength=warps * (slots + 1)).reshape(warps, slots + 1)[:, :slots]
+    loads = counted.reshape(warps, slots // BANKS, BANKS).max(axis=2)
     return loads.sum(axis=1).astype(np.int64), (loads > 0).sum(axis=1).astype(np.int64)

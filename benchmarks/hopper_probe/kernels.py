@@ -186,7 +186,7 @@ def tma_kernel(rank: int, store: bool) -> str:
         :: "r"(base + offset), "l"(&map), "r"(barrier), {coordinates} : "memory");
   }}
   u32 done = 0;
-  for (int tries = 0; tries < 2000 && !done; ++tries) {{
+  for (int tries = 0; tries < 500 && !done; ++tries) {{
     asm volatile("{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }}"
         : "=r"(done) : "r"(barrier) : "memory");
     if (!done) __nanosleep(1000);

@@ -41,6 +41,24 @@ SM103_K = 96  # mxf4 and mxf4nvf4, bit 31 (sm_103a)
 KINDS = tuple(OPERAND_CODES)
 
 
+DISABLE_OUTPUT_LANE_REGISTERS = {1: 4, 2: 8}  # by cta_group: a mask of one bit a lane (PTX 9.7.16.10.9)
+MAXIMUM_INPUT_SCALE = 15  # scale-input-d: D = A * B + D * 2^-s
+
+
+def input_scale_problems(kind: str, scale: int) -> list[Problem]:
+    """What is wrong with scale-input-d of that kind: D = A * B + D * 2^-scale (PTX ISA 9.1 section 9.7.16.10.9).
+
+    >>> input_scale_problems("f16", 3), input_scale_problems("i8", 1)[0].field
+    ([], 'scale_input_d')
+    """
+    found = []
+    if not 0 <= scale <= MAXIMUM_INPUT_SCALE:
+        found.append(Problem("scale_input_d", scale, "must be in 0..15 (ptxas 13.0)", ""))
+    if scale and kind not in ("f16", "tf32"):
+        found.append(Problem("scale_input_d", scale, f"is for kinds f16 and tf32, not {kind}", "use 0"))
+    return found
+
+
 def is_block_scaled(kind: str) -> bool:
     """Whether the kind takes scale factors.
 

@@ -8,6 +8,7 @@ shared memory each element of a box comes to lie. Which global byte goes where, 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -62,7 +63,7 @@ class TensorMap:
             value = getattr(self, field)
             if value is not None:
                 value = (value,) if isinstance(value, int) else value
-                object.__setattr__(self, field, tuple(int(item) for item in value))
+                object.__setattr__(self, field, tuple(operator.index(item) for item in value))
         for field, spellings in _SPELLINGS.items():
             value = getattr(self, field)
             object.__setattr__(self, field, spellings.get(value, value) if isinstance(value, str) else value)

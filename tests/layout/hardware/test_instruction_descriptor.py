@@ -22,7 +22,13 @@ from stridewright.layout.hardware.fragments import (
     wgmma_smem_a_layout,
     wgmma_smem_b_layout,
 )
-from stridewright.layout.hardware.instruction_descriptors import KINDS, legal_m, legal_n
+from stridewright.layout.hardware.instruction_descriptors import (
+    DISABLE_OUTPUT_LANE_REGISTERS,
+    KINDS,
+    input_scale_problems,
+    legal_m,
+    legal_n,
+)
 
 from .cute_oracle import TEXT, blocks, layout
 
@@ -225,3 +231,10 @@ def test_warnings_name_what_nvidias_code_avoids() -> None:
     assert InstructionDescriptor("f16", 128, 24, "bf16", "bf16", "f32").warnings(1)
     assert not InstructionDescriptor("f16", 64, 24, "bf16", "bf16", "f32").warnings(1)
     assert not InstructionDescriptor("f16", 128, 32, "bf16", "bf16", "f32").warnings(2)
+
+
+def test_scale_input_d_and_the_disable_output_lane_mask() -> None:
+    assert [bool(input_scale_problems("tf32", scale)) for scale in (-1, 0, 15, 16)] == [True, False, False, True]
+    assert input_scale_problems("f8f6f4", 1)
+    # One bit for each of 128 lanes, of each CTA of a pair.
+    assert DISABLE_OUTPUT_LANE_REGISTERS == {group: group * 128 // 32 for group in (1, 2)}

@@ -115,3 +115,8 @@ def test_landing_bytes_count_the_span() -> None:
     m = TensorMap("bf16", (64, 64), (128,), (32, 8), "128B")
     assert (m.row_bytes, m.pitch, m.box_bytes, m.smem_bytes) == (64, 128, 512, 1024)
     assert [p.field for p in m.warnings()] == ["box[0]"]
+
+
+def test_sizes_are_whole_numbers() -> None:
+    with pytest.raises(TypeError):
+        TensorMap("bf16", (64.5, 8), (128,), (64, 8))  # type: ignore[arg-type]
