@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..algebra import size
 from ..core import Layout
 from .errors import HardwareError
 from .tensor_memory import CELL_BITS, LANE
@@ -50,6 +51,15 @@ class TensorMemoryAccess:
         """32-bit columns a lane (for 16x32bx2 those of both pieces)."""
         width = LOAD_SHAPES[self.shape][1] * self.repeat // CELL_BITS
         return width * 2 if self.packed else width
+
+    @property
+    def memory(self) -> Layout:
+        """(thread, bit) -> logical bit on the side of tensor memory: the warp as a whole sees all of it, as CuTe has it.
+
+        >>> print(tensor_memory_access("16x64b").memory)
+        (32,1024):(0,1)
+        """
+        return Layout((WARP, int(size(self.value_id))), (0, 1))
 
     def place(self, thread: int, register: int, split: int | None = None) -> tuple[int, int]:
         """(lane, column) of a thread's register, from the address given; of a packed one, of its low half.

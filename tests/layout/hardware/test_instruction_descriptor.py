@@ -237,4 +237,4 @@ def test_scale_input_d_and_the_disable_output_lane_mask() -> None:
     assert [bool(input_scale_problems("tf32", scale)) for scale in (-1, 0, 15, 16)] == [True, False, False, True]
     assert input_scale_problems("f8f6f4", 1)
     # One bit for each of 128 lanes, of each CTA of a pair.
-    assert DISABLE_OUTPUT_LANE_REGISTERS == {group: group * 128 // 32 for group in (1, 2)}
+    assert {group: group * 128 // 32 for group in (1, 2)} == DISABLE_OUTPUT_LANE_REGISTERS

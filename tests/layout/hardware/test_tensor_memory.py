@@ -59,6 +59,25 @@ def copy_blocks(prefix: str) -> list[tuple[str, dict[str, str]]]:
     return [(name, fields) for name, fields in blocks("COPY") if name.startswith(prefix)]
 
 
+def test_no_line_of_the_oracle_is_left_out() -> None:
+    """Each line is a heading, or one that a parser here or in the tests of traits and descriptors takes."""
+    taken = (
+        r"#.*|==.*|-- scale factors.*|",
+        r"MMA (SM100_MMA_|SM90::GMMA::)\S.*",
+        r"  (MNK|ThrID|ALayout|BLayout|CLayout|idesc|ValID\(bit\)|Src|Dst) +\S.*",
+        r"TMEM .*  shape \S+ -> \S+",
+        r"COPY SM100_(TMEM_(LOAD|STORE)|UTCCP)_\S+",
+        r"[UG]DESC \w+ +(K|MN) .*",
+        r"     desc=0x[0-9a-f]{16} .*desc-iter layout \S+",
+    )
+    for line in TEXT.splitlines():
+        assert any(re.fullmatch(pattern, line) for pattern in taken), line
+    assert TEXT.count("\nCOPY ") == 19 + len(CP)
+    assert TEXT.count("DESC ") == 22
+    assert TEXT.count("\nTMEM ") == len(FRAGMENTS)
+    assert TEXT.count("\nMMA ") == 19 + 6
+
+
 def same_map(a: Layout, b: Layout) -> bool:
     count = int(size(a))
     if count != int(size(b)):
@@ -79,6 +98,8 @@ def test_loads_and_stores_equal_cutes() -> None:
             registers = fields["Dst" if kind == "LOAD" else "Src"]
             assert same_map(access.registers, layout(registers)), name
             assert str(access.registers) == registers.replace("_", ""), name
+            assert access.memory == layout(fields["Src" if kind == "LOAD" else "Dst"]), name
+            assert fields["ThrID"] == "_32:_1", name
             seen += 1
     assert seen == 19
 
