@@ -11,6 +11,8 @@ terms are multiples of 2^(E - F) below 2^(E + 2), so that their sum has at most 
 
 from __future__ import annotations
 
+import threading
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,25 @@ LEAST_EXPONENT = -133
 
 _ABSENT = -8000
 """Exponent of a zero: below every sum of two exponents, and two of them still fit int16."""
+
+
+class _Workspace:
+    """Arrays of one result's shape that are used again for every instruction.
+
+    Made anew each time they would cost as much as the arithmetic: memory of this size goes back to the system.
+    """
+
+    def __init__(self, m: int, n: int) -> None:
+        self.top, self.pair, self.low = np.empty((3, m, n), np.int16)
+        self.exponent = np.empty((m, n), np.int32)
+        self.wide = np.empty((m, n), np.int64)
+        self.start, self.total, self.term = np.empty((3, m, n), np.float64)
+        self.narrow, self.narrow_term, self.narrow_total = np.empty((3, m, n), np.float32)
+
+
+@lru_cache(maxsize=64)
+def _workspace(m: int, n: int, thread: int) -> _Workspace:
+    return _Workspace(m, n)
 
 
 def _exponents(values: NDArray[np.float64], least: int) -> NDArray[np.int16]:
@@ -114,37 +135,44 @@ def _float_sum(
     fraction: int,
     short: bool,
 ) -> NDArray[Any]:
+    work = _workspace(c.shape[0], c.shape[1], threading.get_ident())
+    start = work.start
     with np.errstate(invalid="ignore"):
         left = to_float32(a, a_type).astype(np.float64)
         right = np.ascontiguousarray(to_float32(b, b_type).T, dtype=np.float64)
-        start = (c.view(np.float32) if d_type == "f32" else c.view(np.float16)).astype(np.float64)
+        start[...] = c.view(np.float32 if d_type == "f32" else np.float16)
     special = None
     if not (np.isfinite(left).all() and np.isfinite(right).all() and np.isfinite(start).all()):
         special = _special_sum(left, right, start)
-        left, right, start = (np.where(np.isfinite(values), values, 0.0) for values in (left, right, start))
-    top = np.maximum(_exponents(start, FORMATS[d_type].least), np.int16(LEAST_EXPONENT))
-    left_exponent = _exponents(left, FORMATS[a_type].least)
-    right_exponent = _exponents(right, FORMATS[b_type].least)
-    pair = np.empty_like(top)
-    for k in range(left.shape[1]):
-        np.add(left_exponent[:, k, None], right_exponent[k], out=pair)
-        np.maximum(top, pair, out=top)
-    scale = _power_of_two(fraction - top)
-    total = np.trunc(start * scale)
+        left, right = (np.where(np.isfinite(values), values, 0.0) for values in (left, right))
+        start[~np.isfinite(start)] = 0.0
+    top = _largest_exponent(work, left, right, a_type, b_type, d_type)
+    unit = int(top.min()) - fraction
+    # 2 ** (F - E), written as the bits of a float64.
+    np.subtract(fraction + 1023, top, out=work.wide, dtype=np.int64)
+    work.wide <<= 52
+    scale = work.wide.view(np.float64)
+    total = np.multiply(start, scale, out=work.total)
+    np.trunc(total, out=total)
     if fraction == FRACTION_BITS_FP8_WGMMA:
         # Nearly every sum loses bits. Products have 8 bits, their exponents are at least -28, and 32 truncated terms
-        # stay below 2^24: float32 is exact (where E is smaller there are no products).
-        narrow = _power_of_two(np.minimum(fraction - top, 126)).astype(np.float32)
-        total += _truncated(left.astype(np.float32), right.astype(np.float32), narrow)
+        # stay below 2^24: float32 is exact. Where E is smaller there are no products, and any scale will do.
+        narrow = work.narrow
+        np.minimum(scale, 2.0**100, out=work.term)
+        narrow[...] = work.term
+        total += _truncated(
+            left.astype(np.float32), right.astype(np.float32), narrow, work.narrow_term, work.narrow_total
+        )
     else:
-        total += _mostly_exact(left, right, scale, top - np.int16(fraction))
+        np.subtract(top, np.int16(fraction), out=top)
+        _add_mostly_exact(work, left, right, scale)
     total += 0.0
-    exact = total / scale
+    exact = np.divide(total, scale, out=total)
     if d_type == "f16":
         with np.errstate(over="ignore"):
             bits: NDArray[Any] = exact.astype(np.float16).view(np.uint16)
     else:
-        bits = _toward_zero(exact, short, int(top.min()) - fraction)
+        bits = _toward_zero(exact, short, unit, work.term)
     # A sum that is zero by rounding is +0 (one that is exactly zero already is).
     bits[bits == bits.dtype.type(FORMATS[d_type].sign)] = 0
     if special is not None:
@@ -155,15 +183,29 @@ def _float_sum(
     return bits
 
 
-def _power_of_two(exponent: NDArray[Any]) -> NDArray[np.float64]:
-    """2.0 ** exponent for exponents of normal float64 numbers, by their bits."""
-    bits: NDArray[np.int64] = (exponent.astype(np.int64) + 1023) << 52
-    return bits.view(np.float64)
+def _largest_exponent(
+    work: _Workspace, left: NDArray[np.float64], right: NDArray[np.float64], a_type: str, b_type: str, d_type: str
+) -> NDArray[np.int16]:
+    """E of every sum, in ``work.top``."""
+    top, pair, exponent = work.top, work.pair, work.exponent
+    np.frexp(work.start, out=(work.term, exponent))
+    exponent -= 1
+    np.maximum(exponent, FORMATS[d_type].least, out=exponent)
+    top[...] = exponent
+    top[work.start == 0] = LEAST_EXPONENT
+    left_exponent = _exponents(left, FORMATS[a_type].least)
+    right_exponent = _exponents(right, FORMATS[b_type].least)
+    for k in range(left.shape[1]):
+        np.add(left_exponent[:, k, None], right_exponent[k], out=pair)
+        np.maximum(top, pair, out=top)
+    return top
 
 
-def _truncated(left: NDArray[Any], right: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
-    """The sum over k of trunc(left[m, k] * right[k, n] * scale[m, n])."""
-    total, term = np.zeros_like(scale), np.empty_like(scale)
+def _truncated(
+    left: NDArray[Any], right: NDArray[Any], scale: NDArray[Any], term: NDArray[Any], total: NDArray[Any]
+) -> NDArray[Any]:
+    """The sum over k of trunc(left[m, k] * right[k, n] * scale[m, n]), in ``total``."""
+    total[...] = 0
     for k in range(left.shape[1]):
         np.multiply(left[:, k, None], right[k], out=term)
         term *= scale
@@ -172,30 +214,29 @@ def _truncated(left: NDArray[Any], right: NDArray[Any], scale: NDArray[Any]) -> 
     return total
 
 
-def _mostly_exact(
-    left: NDArray[np.float64], right: NDArray[np.float64], scale: NDArray[np.float64], unit: NDArray[np.int16]
-) -> NDArray[np.float64]:
-    """The same by one matrix product where no term has bits below 2^unit, so that nothing is cut, and term by term
+def _add_mostly_exact(
+    work: _Workspace, left: NDArray[np.float64], right: NDArray[np.float64], scale: NDArray[np.float64]
+) -> None:
+    """Adds the same sum to ``work.total``: by one matrix product where no term has bits below 2^unit, so that nothing
 
-    for the others.
+    is cut, and term by term for the others. ``work.top`` holds the units.
     """
+    low, pair, term, total = work.low, work.pair, work.term, work.total
     left_low, right_low = _lowest_bits(left), _lowest_bits(right)
-    low = np.full(unit.shape, -2 * _ABSENT, np.int16)
-    pair = np.empty_like(low)
+    low[...] = -2 * _ABSENT
     for k in range(left.shape[1]):
         np.add(left_low[:, k, None], right_low[k], out=pair)
         np.minimum(low, pair, out=low)
-    cut = low < unit
+    cut = low < work.top
     count = int(np.count_nonzero(cut))
-    if 2 * count > cut.size:
-        return _truncated(left, right, scale)
-    total: NDArray[np.float64] = (left @ right) * scale
+    np.matmul(left, right, out=term)
+    term *= scale
     if count:
         rows, columns = np.nonzero(cut)
         terms = left[rows] * right.T[columns]
         terms *= scale[cut][:, None]
-        total[cut] = np.trunc(terms).sum(axis=1)
-    return total
+        term[cut] = np.trunc(terms, out=terms).sum(axis=1)
+    total += term
 
 
 def _lowest_bits(values: NDArray[np.float64]) -> NDArray[np.int16]:
@@ -218,12 +259,14 @@ def _special_sum(left: NDArray[Any], right: NDArray[Any], start: NDArray[Any]) -
     return total
 
 
-def _toward_zero(exact: NDArray[np.float64], short: bool, unit: int) -> NDArray[np.uint32]:
+def _toward_zero(
+    exact: NDArray[np.float64], short: bool, unit: int, magnitude: NDArray[np.float64]
+) -> NDArray[np.uint32]:
     """float64 -> bits of f32, cut toward zero; 2^128 and more is infinity. ``short`` clears the ten low bits.
 
-    All values are multiples of 2^unit.
+    All values are multiples of 2^unit; ``magnitude`` is scratch space.
     """
-    magnitude = np.abs(exact)
+    np.abs(exact, out=magnitude)
     if unit >= FORMATS["f32"].least:
         # No subnormal results: the 29 bits that float64 has more are cleared.
         cut = (exact.view(np.uint64) & np.uint64(0xFFFFFFFFE0000000)).view(np.float64)
