@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from . import gemm_commands, layout_commands, machine_commands
+from . import draw_commands, gemm_commands, layout_commands, machine_commands
 from .output import bare_negative
 
 app = typer.Typer(
@@ -44,6 +44,7 @@ def _options(
 
 gemm_commands.register(app)
 layout_commands.register(app)
+draw_commands.register(app)
 machine_commands.register(app)
 
 

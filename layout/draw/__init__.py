@@ -13,13 +13,14 @@ if __name__ != "stridewright.layout.draw":
     )
 
 from .atlas import AtlasEntry, atlas, swizzle_atlas
+from .atom import atom_view
 from .bank_map import bank_map
 from .bits import swizzle_bits
 from .card import layout_card, layout_svg
 from .drawing import Drawing, beside, stack
 from .fragment import draw_fragment, fragment_view, tensor_memory_map, tensor_memory_view
 from .heat import access_map
-from .machine import shared_memory_map, tile_order, tiles_touched
+from .machine import grouped_order, shared_memory_map, tile_order, tiles_touched
 from .operand import descriptor_view, tensor_map_view
 from .strip import algebra_strip
 
@@ -29,11 +30,13 @@ __all__ = [
     "access_map",
     "algebra_strip",
     "atlas",
+    "atom_view",
     "bank_map",
     "beside",
     "descriptor_view",
     "draw_fragment",
     "fragment_view",
+    "grouped_order",
     "layout_card",
     "layout_svg",
     "shared_memory_map",

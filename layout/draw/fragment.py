@@ -72,9 +72,11 @@ def draw_fragment(
     fewest, most = min(map(len, held.values())), max(map(len, held.values()))
     each = str(most) if fewest == most else f"{fewest} to {most}"
     counts = f"{rows} x {columns} elements, {len(held)} {thread_name}s of {each} {value_name}s"
-    canvas.text(0, 34, counts + (f"; {note}" if note else ""), 12, "faint")
+    canvas.text(0, 34, counts, 12, "faint")
+    if note:
+        canvas.text(0, 51, note, 12, "faint")
     corner = f"{row_name} / {column_name}"
-    left, top = text_width(corner, 10) + 12, 66.0
+    left, top = text_width(corner, 10) + 12, 83.0 if note else 66.0
     canvas.text(0, top - 6, corner, 10, "faint")
     _names(canvas, left, top, rows, columns, width, height)
     for thread, elements in held.items():

@@ -95,6 +95,22 @@ def tiles_touched(order: Sequence[tuple[int, int]], window: int) -> float:
     return total / (len(order) - window + 1)
 
 
+def grouped_order(rows: int, columns: int, group: int) -> list[tuple[int, int]]:
+    """Groups of ``group`` rows of tiles, each walked column by column; the last group may be lower.
+
+    >>> grouped_order(3, 2, 2)
+    [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
+    """
+    if min(rows, columns, group) < 1:
+        raise LayoutError(f"rows={rows}, columns={columns}, group={group}: must be at least 1")
+    return [
+        (row, column)
+        for start in range(0, rows, group)
+        for column in range(columns)
+        for row in range(start, min(start + group, rows))
+    ]
+
+
 def _order_of(order: Layout | Sequence[tuple[int, int]], rows: int | None) -> list[tuple[int, int]]:
     if isinstance(order, Layout):
         if rows is None:
@@ -140,11 +156,12 @@ def tile_order(
     canvas.text(0, 15, title, 15, "bold")
     many = "" if waves == 1 else "s"
     summary = (
-        f"{height} x {width} tiles on {processors} processors: {waves} wave{many}, the last with {last};"
-        f" {min(window, len(turns))} consecutive tiles touch {touched} rows of A and columns of B"
+        f"{height} x {width} tiles on {processors} processors: {waves} wave{many}, the last with {last}",
+        f"{min(window, len(turns))} consecutive tiles touch {touched} rows of A and columns of B",
     )
-    canvas.text(0, 34, summary, 12, "faint")
-    left, top = 30.0, 62.0
+    for i, line in enumerate(summary):
+        canvas.text(0, 34 + 17 * i, line, 12, "faint")
+    left, top = 30.0, 79.0
     every = 1 if labelled else 4
     for c in range(0, width, every):
         canvas.text(left + (c + 0.5) * cell, top - 6, c, 10, "faint", "middle")
@@ -169,10 +186,10 @@ def tile_order(
     return Drawing.of(title, canvas, _order_words(title, summary, turns, height, width), facts)
 
 
-def _order_words(title: str, summary: str, turns: list[tuple[int, int]], height: int, width: int) -> str:
+def _order_words(title: str, summary: tuple[str, ...], turns: list[tuple[int, int]], height: int, width: int) -> str:
     place: dict[tuple[int, int], Any] = {tile: turn for turn, tile in enumerate(turns)}
     digits = len(str(len(turns))) + 1
-    lines = [title, f"  {summary}"]
+    lines = [title, *(f"  {line}" for line in summary)]
     for r in range(min(height, 32)):
         lines.append("  " + "".join(f"{place.get((r, c), '.'):>{digits}}" for c in range(min(width, 32))))
     if height > 32 or width > 32:

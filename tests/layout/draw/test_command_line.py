@@ -1,0 +1,93 @@
+"""Every view on the command line: the picture is that of the library, the text too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from stridewright.codegen.cli import app
+from stridewright.layout import Layout, Swizzle
+from stridewright.layout.draw import access_map, atom_view, layout_card, swizzle_bits
+
+from .gallery import FLOATS, HALVES, LDMATRIX
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["draw", *arguments])
+
+
+COMMANDS = {
+    "card": ["(4,8):(8,1)"],
+    "strip": ["compose", "(4,8):(8,1)", "8:2"],
+    "bits": ["3,4,3", "--address", "0x380"],
+    "bank-map": ["(8,64):(64,1)", "--swizzle", "3,3,3"],
+    "access": ["(32,32):(32,1)", "--element-bytes", "4"],
+    "atlas": ["(32,32):(32,1)", "--element-bytes", "4"],
+    "descriptor": ["((8,8),64):((64,512),1)", "--swizzle", "3,3,3"],
+    "tensor-map": ["(4096,4096):(4096,1)", "(64,64):(64,1)", "--swizzle", "3,3,3"],
+    "fragment": ["mma.m16n8k16.f32.bf16", "D"],
+    "shared-memory": ["512", "512", "256"],
+    "tile-order": ["8", "8", "--group", "4", "--processors", "16"],
+}
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_view_prints_and_writes(command: str, tmp_path: Path) -> None:
+    svg, page = tmp_path / "picture.svg", tmp_path / "picture.html"
+    result = call(command, *COMMANDS[command], "--output", str(svg))
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) > 2
+    assert result.stdout.endswith(f"drawn in {svg}\n")
+    assert ElementTree.parse(svg).getroot().tag.endswith("svg")
+    report = json.loads(call(command, *COMMANDS[command], "-o", str(page), "--json").stdout)
+    assert report["title"]
+    assert svg.read_text(encoding="utf-8") in page.read_text(encoding="utf-8")
+
+
+def test_the_pictures_are_the_librarys(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+
+    def drawn(*arguments: str) -> str:
+        assert call(*arguments, "-o", str(path)).exit_code == 0
+        return path.read_text(encoding="utf-8")
+
+    assert drawn("card", "(4,8):(8,1)", "--highlight", "2,_") == layout_card(Layout((4, 8), (8, 1)), (2, None)).svg()
+    assert drawn("bits", "3,4,3", "--address", "896") == swizzle_bits(Swizzle(3, 4, 3), address=896).svg()
+    assert drawn("fragment", "ldmatrix.x2") == atom_view("ldmatrix.x2").svg()
+    lanes = ["--lanes", "32:1", "--element-bytes", "2", "--op", "ldmatrix", "--bytes", "16"]
+    assert (
+        drawn("access", "(64,64):(64,1)", *lanes, "--swizzle", "3,3,3")
+        == access_map(HALVES, LDMATRIX, Swizzle(3, 3, 3)).svg()
+    )
+
+
+def test_numbers_as_an_object() -> None:
+    report = json.loads(call("access", str(FLOATS), "--element-bytes", "4", "--json").stdout)
+    assert (report["wavefronts"], report["ideal"]) == (32, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["card", "(4,8):(8"],
+        ["card", "(4,8)", "--highlight", "two"],
+        ["card", "(4,8)", "-o", "picture.png"],
+        ["strip", "compose", "(4,6,8):(2,3,5)", "6:3"],
+        ["strip", "multiply", "4"],
+        ["bits", "3,4"],
+        ["fragment", "nothing"],
+        ["access", "(32,32):(32,1)", "--op", "wgmma", "--bytes", "16", "--element-bytes", "16"],
+        ["tile-order", "0", "4"],
+        ["descriptor", "(8,60):(64,1)"],
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_message(arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.output
