@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .select import SMS, modelled_clocks
+from .select import SMS, modelled_columns
 
 if TYPE_CHECKING:
     from stridewright.layout.hardware import TensorMap
@@ -63,5 +63,5 @@ def _waves(gemm: Gemm) -> list[str]:
     return [
         f"   {rows} x {columns} = {tiles} tiles on {SMS} SMs: {turns:.2f} waves, {last} of {SMS} SMs busy in the last.",
         f"   {useful:.1%} of the multiplied rows and columns lie inside D; {steps} k-steps of {config.tile.k} a tile.",
-        f"   The selection model gives {modelled_clocks(config):.0f} clocks (it ranks configurations, it does not predict).",
+        f"   The selection model gives {modelled_columns(config):.0f} columns an SM one after another (it ranks configurations).",
     ]

@@ -1,56 +1,39 @@
-"""Chooses a configuration for a shape without measuring: a small model of where the time of a GEMM goes.
+"""Chooses a configuration for a shape without measuring.
 
-The model is deliberately coarse. A CTA computes its tiles one after another, so the time is the number of turns
-("waves") times the time of a tile; a tile takes as long as its slowest resource, tensor core or L2; the narrower of
-two tiles loses some of the tensor core's rate. It ranks, it does not predict.
+Three regimes, and in each a coarse model that ranks and does not predict. A persistent grid computes its tiles in
+turns ("waves"), so where there is work for many turns the time is turns times the width of a tile plus a little;
+where one turn is enough the smallest tiles that still fit into it win; and where M is small the weights are read once
+from memory, which many small slots in flight do best. The constants were fitted to runs on an H200
+(benchmarks/results).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stridewright.kernels.config import GemmConfig, Problem, sharers
+from stridewright.kernels.config import GemmConfig, Problem
 
 SMS = 132
 """Streaming multiprocessors of an H100 SXM and an H200."""
 
 _RESIDENT = {1: 132, 2: 132, 4: 120}
-"""CTAs that run at once on 132 SMs with one CTA an SM, by cluster size, measured on an H200: a cluster lies within one of
-the chip's groups of SMs, whose sizes 4 does not divide.
+"""CTAs that run at once on 132 SMs with one CTA an SM, by cluster size, measured on an H200: a cluster lies within
+one of the chip's groups of SMs, whose sizes 4 does not divide.
 """
 
-MULTIPLIES_PER_CLOCK = 2048
-"""bf16 multiply-adds of one SM and clock: 989 TFLOP/s / 2 / 132 SMs / 1.83 GHz (NVIDIA H100 datasheet, dense)."""
+SMALL_M = 96
+"""Up to so many rows of A the operands are swapped: 64 rows of weights fill wgmma's M, and the few rows of A its N."""
 
-L2_BYTES_PER_CLOCK = 56
-"""Bytes that one SM gets from L2 in a clock when all ask at once. Chosen, not measured: between the 48 that a 128 x
-256 tile needs, which runs at the tensor core's rate, and the 64 that a 128 x 128 tile needs, which does not
-(benchmarks/results).
+TURN_OVERHEAD = 6
+"""Columns of a tile that a turn of a ping-pong schedule costs beside its multiplies; a cooperative one, whose epilogue
+nothing hides, three times as many.
 """
 
-TILE_OVERHEAD = 900
-"""Clocks that a tile costs beside its multiplies: the first load's latency and the part of the epilogue that nothing hides."""
+NARROW_PENALTY = 1.13
+"""A 128-row tile under 160 columns without multicast: its operands come from L2 more slowly than they are multiplied."""
 
-# (tile_m, tile_n, consumers): 64 rows a consumer where the problem is small, 128 columns and more where it is not.
-_TILES = (
-    (128, 256, 2),
-    (256, 128, 2),
-    (128, 208, 2),
-    (128, 192, 2),
-    (128, 160, 2),
-    (128, 128, 2),
-    (128, 96, 2),
-    (128, 64, 2),
-    (64, 256, 1),
-    (64, 192, 1),
-    (64, 128, 1),
-    (64, 96, 1),
-    (64, 64, 1),
-    (64, 48, 1),
-    (64, 32, 1),
-    (64, 16, 1),
-    (64, 8, 1),
-)
+NARROW_CLUSTER_PENALTY = 1.03
+"""The same with multicast, under 128 columns."""
 
 
 def resident_ctas(cluster: int, sms: int = SMS) -> int:
@@ -63,41 +46,89 @@ def resident_ctas(cluster: int, sms: int = SMS) -> int:
     return max(share // cluster, 1) * cluster
 
 
-def candidates(problem: Problem, arch: str = "sm_90a") -> Iterator[GemmConfig]:
-    """The valid configurations the model ranks, each with as many stages as fit (8 at most)."""
-    store = "direct" if problem.n is not None and problem.n * 2 % 16 else "tma"
-    for tile_m, tile_n, consumers in _TILES:
-        for stages in range(8, 1, -1):
-            config = GemmConfig(arch=arch, problem=problem).replace(
-                tile_m=tile_m, tile_n=tile_n, consumers=consumers, stages=stages, store=store
-            )
-            if not config.violations():
-                yield config
-                break
+def _with_most_stages(config: GemmConfig, most: int) -> GemmConfig | None:
+    """``config`` with as many stages as fit, ``most`` at most; None if it is not valid with any."""
+    for stages in range(most, 1, -1):
+        candidate = config.replace(stages=stages)
+        if not candidate.violations():
+            return candidate
+    return None
 
 
-def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
-    """Clocks that the model gives this configuration for its problem, whose sizes must be known."""
-    problem, tile = config.problem, config.tile
+def candidates(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> Iterator[GemmConfig]:
+    """The valid configurations of the problem's regime, each with as many stages as are of use. The sizes must be known."""
+    m, n, k = _sizes(problem)
+    base = GemmConfig(arch=arch, problem=problem).replace(store="direct" if n * 2 % 16 else "tma")
+    if m <= SMALL_M:
+        shapes = _small_m(m, n, k, sms)
+    elif -(-m // 64) * -(-n // 256) <= sms:
+        shapes = _one_turn(m, n, sms)
+    else:
+        shapes = _many_turns(n)
+    for shape in shapes:
+        config = _with_most_stages(base.replace(**shape), 12)
+        if config is not None:
+            yield config
+
+
+def _small_m(m: int, n: int, k: int, sms: int) -> Iterator[dict[str, object]]:
+    rows = -(-m // 8) * 8
+    blocks = -(-n // 64)
+    parts = 1
+    # Two CTAs share a block of weights, each with half the rows of A, while there are SMs to spare.
+    if blocks * 2 <= sms and rows >= 32:
+        parts = 2
+    tile_n = -(-rows // parts // 8) * 8
+    tile_k = 64 if k <= 1024 else 256 if m <= 16 else 128
+    yield {"swap": True, "tile_m": 64, "tile_n": tile_n, "tile_k": tile_k, "consumers": 1, "cluster_n": parts}
+
+
+def _one_turn(m: int, n: int, sms: int) -> Iterator[dict[str, object]]:
+    rows = -(-m // 64)
+    for tile_n in range(8, 257, 8):
+        if rows * -(-n // tile_n) <= sms:
+            yield {"tile_m": 64, "tile_n": tile_n, "consumers": 1}
+            return
+
+
+def _many_turns(n: int) -> Iterator[dict[str, object]]:
+    if n < 96:
+        yield {"schedule_kind": "pingpong", "tile_m": 128, "tile_n": -(-n // 8) * 8}
+        return
+    for tile_n in range(96, 209, 8):
+        for cluster_m in (2, 1):
+            yield {"schedule_kind": "pingpong", "tile_m": 128, "tile_n": tile_n, "cluster_m": cluster_m}
+    yield {"tile_m": 128, "tile_n": 256}
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int]:
     if problem.m is None or problem.n is None or problem.k is None:
-        raise ValueError("the model needs the sizes m, n and k")
-    tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
-    turns = -(-tiles // sms)
-    k = -(-problem.k // tile.k) * tile.k
-    # Below 128 columns wgmma waits for A from shared memory: 64 rows of A take as long to read as 128 columns take to
-    # multiply.
-    multiply = tile.m * max(tile.n, 128 if tile.m // sharers(config) == 64 else 64) * k / MULTIPLIES_PER_CLOCK
-    load = (tile.m + tile.n) * k * 2 / L2_BYTES_PER_CLOCK
-    return turns * (max(multiply, load) + TILE_OVERHEAD)
+        raise ValueError("a choice needs the sizes m, n and k")
+    return problem.m, problem.n, problem.k
+
+
+def modelled_columns(config: GemmConfig, sms: int = SMS) -> float:
+    """The model's cost of ``config`` for its problem: columns of a tile that an SM multiplies one after another."""
+    m, n, _ = _sizes(config.problem)
+    tile, cluster = config.tile, config.cluster
+    rows, columns = (n, m) if config.schedule.swap else (m, n)
+    ctas = cluster.m * cluster.n
+    blocks = -(-rows // (tile.m * cluster.m)) * -(-columns // (tile.n * cluster.n))
+    turns = -(-blocks * ctas // resident_ctas(ctas, sms))
+    overhead = TURN_OVERHEAD if config.schedule.kind == "pingpong" else 3 * TURN_OVERHEAD
+    penalty = 1.0
+    if tile.m == 128 and tile.n < 160 and ctas == 1:
+        penalty = NARROW_PENALTY
+    elif tile.m == 128 and tile.n < 128:
+        penalty = NARROW_CLUSTER_PENALTY
+    return turns * (tile.n + overhead) * penalty
 
 
 def select(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> GemmConfig:
-    """The configuration that the model ranks first; the larger tile where two are equal.
+    """The configuration that the model ranks first; the wider tile where two are equal.
 
     >>> from stridewright.kernels.config import Problem
-    >>> select(Problem(m=4096, n=4096, k=4096)).tile
-    Tile(m=128, n=256, k=64)
+    >>> select(Problem(m=4096, n=4096, k=4096)).name
+    'sm_90a_bf16_pingpong2_128x208x64_stages4_group8_tma2'
     """
-    return min(
-        candidates(problem, arch), key=lambda config: (modelled_clocks(config, sms), -config.tile.m * config.tile.n)
-    )
+    return min(candidates(problem, arch, sms), key=lambda config: (modelled_columns(config, sms), -config.tile.n))
