@@ -86,6 +86,11 @@ def _pieces(mode: int, tensor: Layout, tile: Layout) -> list[_Piece]:
                 return pieces
             if extent < total:
                 if last:
+                    if total % extent:
+                        raise HardwareError(
+                            f"mode {mode}: the tensor breaks after a run of {total} elements, which tiles of {extent} straddle;"
+                            f" take a divisor of {total}"
+                        )
                     pieces.append(_Piece(mode, extent, total, offset, stride))
                     pieces += [_Piece(mode, 1, s, 0, d) for s, d in cuts]
                     return pieces
@@ -140,7 +145,9 @@ def derive_tensor_map(
     l2_promotion: str = "128B",
     oob_fill: str = "zero",
 ) -> DerivedMap:
-    """The map that copies a tile at any coordinate of ``tensor`` so that it lies in shared memory as ``tile`` says.
+    """The map that copies a tile of ``tensor`` so that it lies in shared memory as ``tile`` says.
+
+    The tile may start at any multiple of its extents (at any coordinate, where neither layout breaks its modes).
 
     ``tensor``: coordinates -> element offset in global memory; ``tile``: the same modes, of the tile's size -> element
     offset in shared memory, swizzled or not. Raises HardwareError saying which piece is in the way, or with all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -134,6 +135,13 @@ def test_a_byte_swizzle_misused_on_elements_leaves_conflicts(swizzle: tuple[int,
     assert degree(tile, Access(16, lanes=[(r, 0) for r in range(8)], op="ldmatrix", element_bytes=2)) == ways
 
 
+def kept_whole(plain: Layout, tile: Any, access: Access) -> bool:
+    """Whether every lane's elements still lie one after another."""
+    count = access.bytes // access.element_bytes
+    starts = [(plain(lane), tile(lane)) for lane in access.lanes or () if lane is not None]  # type: ignore[union-attr]
+    return all(tile.swizzle(a + i) == b + i for a, b in starts for i in range(count))
+
+
 def brute_force_best(layout: Layout, accesses: list[Access], limit: int = 8) -> int:
     """The fewest wavefronts over all swizzles with small parameters, by applying each to the layout itself."""
     best = sum(bank_report(layout, access).wavefronts for access in accesses)
@@ -141,6 +149,8 @@ def brute_force_best(layout: Layout, accesses: list[Access], limit: int = 8) -> 
         for base in range(limit):
             for shift in [*range(bits, limit), *range(-limit + 1, -bits + 1)]:
                 tile = compose(Swizzle(bits, base, shift), layout)
+                if not all(kept_whole(layout, tile, access) for access in accesses):
+                    continue
                 try:
                     total = sum(bank_report(tile, access).wavefronts for access in accesses)
                 except ValueError:
@@ -207,3 +217,21 @@ def test_units_must_agree_and_something_must_be_read() -> None:
 def test_equal_addresses_share_a_word() -> None:
     assert report_of_offsets([0] * 32, Access(16)).wavefronts == 2
     assert report_of_offsets([0] * 32, Access(16, op="st")).wavefronts == 4
+
+
+@pytest.mark.slow
+def test_the_search_is_as_good_as_brute_force_on_random_accesses() -> None:
+    rng = random.Random(5)
+    for _ in range(25):
+        rows, pitch, element = rng.choice([4, 8, 16, 32]), rng.choice([8, 16, 24, 32, 40]), rng.choice([2, 4])
+        accesses = []
+        for _ in range(rng.randint(1, 3)):
+            size = rng.choice([4, 8, 16])
+            n = size // element
+            at = [(i % rows, i // rows * n % pitch // n * n) for i in range(32)]
+            if rng.random() < 0.3:
+                at = [(rng.randrange(rows), rng.randrange(pitch // n) * n) for _ in range(32)]
+            accesses.append(Access(size, at, rng.choice(["ld", "st"]), element))
+        layout = Layout((rows, pitch), (pitch, 1))
+        search = swizzle_search(layout, accesses)
+        assert search.best_wavefronts == brute_force_best(layout, accesses)

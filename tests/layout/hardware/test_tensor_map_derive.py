@@ -129,3 +129,57 @@ def test_an_offset_tile_and_a_foreign_swizzle_are_refused() -> None:
 def test_from_layouts_is_the_same_map() -> None:
     tensor, tile = Layout((128, 128), (128, 1)), smem_tile("128B", "k", "bf16", 64, 64)
     assert TensorMap.from_layouts(tensor, tile, "bf16") == derive_tensor_map(tensor, tile, "bf16").tensor_map
+
+
+def random_nest(rng: np.random.Generator, extent: int) -> Any:
+    """The extent, or a factorisation of it into two."""
+    divisors = [d for d in range(2, extent) if extent % d == 0]
+    if divisors and rng.random() < 0.5:
+        d = int(rng.choice(divisors))
+        return (d, extent // d)
+    return extent
+
+
+def random_layout(rng: np.random.Generator, extents: list[int], pad: int) -> Layout:
+    """A compact layout (its first run padded to ``pad``) whose runs lie in random order, mode 0's first run innermost."""
+    shapes = [random_nest(rng, extent) for extent in extents]
+    runs = [
+        (i, j, s)
+        for i, shape in enumerate(shapes)
+        for j, s in enumerate(shape if isinstance(shape, tuple) else (shape,))
+    ]
+    order = [0, *(1 + rng.permutation(len(runs) - 1)).tolist()]
+    strides: dict[tuple[int, int], int] = {}
+    step = 1
+    for number in order:
+        i, j, s = runs[number]
+        strides[i, j] = step
+        step = -(-step * s // pad) * pad if number == 0 else step * s
+    stride = [
+        tuple(strides[i, j] for j in range(2)) if isinstance(s, tuple) else strides[i, 0] for i, s in enumerate(shapes)
+    ]
+    return Layout(tuple(shapes), tuple(stride))
+
+
+def test_nested_layouts_are_moved_right_or_refused() -> None:
+    rng = np.random.default_rng(11)
+    moved = 0
+    for _ in range(250):
+        extents = [int(rng.choice([8, 16, 24, 32, 48, 64]))] + [
+            int(rng.integers(1, 13)) for _ in range(rng.integers(0, 3))
+        ]
+        box = [int(rng.choice([d for d in range(1, n + 1) if i or d % 8 == 0])) for i, n in enumerate(extents)]
+        tensor, tile = random_layout(rng, extents, 8), random_layout(rng, box, 1)
+        origin = tuple(int(rng.integers(0, -(-n // t))) * t for n, t in zip(extents, box, strict=True))
+        try:
+            derive_tensor_map(tensor, tile, "bf16")
+        except HardwareError:
+            continue
+        check_moves(tensor, tile, "bf16", origin, 2)
+        moved += 1
+    assert moved > 80
+
+
+def test_a_tile_that_would_straddle_a_break_of_the_tensor_is_refused() -> None:
+    with pytest.raises(HardwareError, match="straddle"):
+        derive_tensor_map(Layout(((24, 4), 8), ((1, 256), 32)), Layout((16, 8), (1, 16)), "bf16")
