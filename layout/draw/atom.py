@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import LayoutError, size
+from .. import LayoutError
 from ..hardware import atoms
 from ..hardware.tensor_memory_moves import tensor_memory_access
 from .drawing import Drawing
 from .fragment import fragment_view, tensor_memory_map, tensor_memory_view
+from .grid import extent_of
 
 if TYPE_CHECKING:
     from ..hardware.atom_table import Atom
@@ -53,7 +54,7 @@ def atom_view(name: str, operand: str | None = None) -> Drawing:
     if chosen == "TMEM":
         return tensor_memory_map(layout, title)
     if chosen == "registers":
-        return fragment_view(layout, int(size(layout)) // _MATRIX_COLUMNS, title, row_major=_MATRIX_COLUMNS)
+        return fragment_view(layout, extent_of(layout) // _MATRIX_COLUMNS, title, row_major=_MATRIX_COLUMNS)
     if name.startswith(("wgmma", "mma.")):
         if layout[0].stride == 0:
             raise LayoutError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import LayoutError, Swizzle, compose, size
+from .. import LayoutError, Swizzle, compose
 from ..banks import BANK_BYTES, BANKS
 from .canvas import Canvas
 from .drawing import Drawing, stack
-from .grid import MAXIMUM_CELLS, MAXIMUM_LABELS, AnyLayout, Cell, coordinate, draw_grid, spell, values
+from .grid import MAXIMUM_CELLS, MAXIMUM_LABELS, AnyLayout, Cell, coordinate, draw_grid, extent_of, spell, values
 from .style import group
 
 Colours = str | Callable[[Any], int]
@@ -22,31 +22,35 @@ _CUT_LINES = 64
 _MAXIMUM_ELEMENTS = 1 << 20
 
 
-def _contents(layout: AnyLayout, element_bytes: int, cell_bytes: int) -> dict[int, list[int]]:
-    """Cell number (byte offset // cell_bytes) -> the indices of the elements that begin there, in order of offset."""
-    count = int(size(layout))
-    if count > _MAXIMUM_ELEMENTS:
-        raise LayoutError(f"{layout} has {count} elements: a bank map shows at most {_MAXIMUM_ELEMENTS}; slice it")
-    offsets = values(layout, range(count))
-    if min(offsets) < 0:
+def _contents(layout: AnyLayout, element_bytes: int, cell_bytes: int) -> tuple[dict[int, list[int]], int, int]:
+    """Cell number (byte offset // cell_bytes) -> the indices of the elements that begin there, in order of offset, for the
+    lines shown; how many lines those are; and how many there are.
+    """
+    import numpy as np
+
+    number, columns = extent_of(layout), LINE // cell_bytes
+    if number > _MAXIMUM_ELEMENTS:
+        raise LayoutError(f"{layout} has {number} elements: a bank map shows at most {_MAXIMUM_ELEMENTS}; slice it")
+    offsets = values(layout, range(number))
+    if any(type(offset) is not int for offset in offsets[:1]):
+        raise LayoutError(f"{layout} has basis strides: a bank map needs offsets in memory")
+    cells = np.asarray(offsets, np.int64) * element_bytes
+    if cells.min() < 0:
         raise LayoutError(f"{layout} has negative offsets: shift it to start at 0")
+    lines = int(cells.max()) // LINE + 1
+    shown = lines if lines * columns <= MAXIMUM_CELLS else _CUT_LINES
+    kept = np.flatnonzero(cells < shown * LINE)
     found: dict[int, list[int]] = {}
-    for index, offset in sorted(enumerate(offsets), key=lambda pair: pair[1]):
-        found.setdefault(offset * element_bytes // cell_bytes, []).append(index)
-    return found
+    for index in kept[np.argsort(cells[kept], kind="stable")].tolist():
+        found.setdefault(int(cells[index]) // cell_bytes, []).append(index)
+    return found, shown, lines
 
 
 def _one(layout: AnyLayout, element_bytes: int, cell_bytes: int, colours: Colours, title: str) -> Drawing:
     columns = LINE // cell_bytes
-    contents = _contents(layout, element_bytes, cell_bytes)
-    lines = max(contents) // columns + 1
-    shown = lines if lines * columns <= MAXIMUM_CELLS else _CUT_LINES
+    contents, shown, lines = _contents(layout, element_bytes, cell_bytes)
     shape = layout.shape
-    labels = {
-        number: spell(coordinate(indices[0], shape)).strip("()")
-        for number, indices in contents.items()
-        if number < shown * columns
-    }
+    labels = {number: spell(coordinate(indices[0], shape)).strip("()") for number, indices in contents.items()}
     labelled = len(labels) <= MAXIMUM_LABELS
     canvas = Canvas()
     canvas.text(0, 14, title, 13, "bold")
@@ -57,7 +61,7 @@ def _one(layout: AnyLayout, element_bytes: int, cell_bytes: int, colours: Colour
     def cell(row: int, column: int) -> Cell:
         number = row * columns + column
         if number not in contents:
-            return Cell("empty", "", f"bytes {number * cell_bytes}.. hold nothing")
+            return Cell("empty")
         first = coordinate(contents[number][0], shape)
         last = coordinate(contents[number][-1], shape)
         chosen = colours(first) if callable(colours) else place(contents[number][0])
@@ -80,7 +84,7 @@ def _one(layout: AnyLayout, element_bytes: int, cell_bytes: int, colours: Colour
         cell,
         row_name=lambda r: str(r),
         column_name=(lambda c: f"{c * per_cell}-{c * per_cell + per_cell - 1}") if per_cell > 1 else str,
-        label_characters=max(map(len, labels.values())),
+        label_characters=max(map(len, labels.values()), default=1),
         labelled=labelled,
         minimum_width=44 if per_cell > 1 else 20,
         axes="line  bank",
@@ -98,7 +102,7 @@ def _colouring(layout: AnyLayout, element_bytes: int, colours: Colours) -> tuple
     """From an element's index to its colour, and what the colour means."""
     if callable(colours):
         return int, "as chosen"
-    rows = int(size(layout.shape[0])) if isinstance(layout.shape, tuple) and len(layout.shape) > 1 else 1
+    rows = extent_of(layout.shape[0]) if isinstance(layout.shape, tuple) and len(layout.shape) > 1 else 1
     if colours == "rows":
         return (lambda index: index % rows), "its row, repeating after 8"
     if colours != "columns":
@@ -109,7 +113,7 @@ def _colouring(layout: AnyLayout, element_bytes: int, colours: Colours) -> tuple
 
 
 def _words(title: str, labels: dict[int, str], columns: int, shown: int, per_cell: int, lines: int) -> str:
-    width = max(map(len, labels.values())) + 1
+    width = max(map(len, labels.values()), default=1) + 1
     result = [title, "  bank  " + "".join(f"{c * per_cell:>{width}}" for c in range(columns))]
     for row in range(min(shown, 32)):
         cells = "".join(f"{labels.get(row * columns + c, '.'):>{width}}" for c in range(columns))

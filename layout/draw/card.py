@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import Layout, LayoutError, SwizzledLayout, coalesce, cosize, depth, rank, size
+from .. import Layout, LayoutError, SwizzledLayout, coalesce, cosize, depth, rank
 from ..lattice import collision
 from ..tuples import show
 from .canvas import Canvas, text_width
 from .drawing import Drawing
-from .grid import LABEL, MAXIMUM_LABELS, AnyLayout, Cell, Table, coordinate, draw_grid, spell, values
+from .grid import LABEL, MAXIMUM_LABELS, AnyLayout, Cell, Table, coordinate, draw_grid, extent_of, spell, values
 from .style import GROUPS, group
 
 _MAXIMUM_COUNTED = 1 << 17
@@ -27,7 +27,7 @@ def _injective(layout: AnyLayout) -> bool | None:
             return collision(list(zip(shape, stride, strict=True))) is None
         except LayoutError:
             return None
-    count = int(size(plain))
+    count = extent_of(plain)
     return len({plain(i) for i in range(count)}) == count if count <= _MAXIMUM_COUNTED else None
 
 
@@ -38,7 +38,7 @@ def _highlighted(layout: AnyLayout, highlight: Any) -> frozenset[int]:
     shape = layout.shape
     given = highlight if isinstance(highlight, tuple) else (highlight,)
     part, first = Layout(shape).slice_and_offset(*given)
-    return frozenset(first + part(i) for i in range(int(size(part))))
+    return frozenset(first + part(i) for i in range(extent_of(part)))
 
 
 def _tree(canvas: Canvas, x: float, y: float, shape: Any, stride: Any, name: str = "") -> tuple[float, float, float]:
@@ -68,7 +68,7 @@ def _tree(canvas: Canvas, x: float, y: float, shape: Any, stride: Any, name: str
 def _facts(layout: AnyLayout) -> dict[str, object]:
     injective = _injective(layout)
     facts: dict[str, object] = {
-        "size": int(size(layout)),
+        "size": extent_of(layout),
         "cosize": show(cosize(layout)) if isinstance(cosize(layout), tuple) else int(cosize(layout)),
         "rank": rank(layout),
         "depth": depth(layout),
@@ -102,7 +102,7 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
     form, and whether two coordinates share an offset.
 
     ``layout``: a Layout, swizzled or not. ``highlight``: a coordinate with None for whole modes, outlined. ``colours``:
-    "order" paints eight bands of the offsets' range, "columns" the columns. A layout of more than 16,384 cells is cut to its
+    "order" paints eight bands of the offsets' range, "columns" the columns. A layout of more than 8,192 cells is cut to its
     first 32 by 32. Raises LayoutError for a highlight that does not fit.
 
     >>> card = layout_card(Layout((4, 8), (8, 1)), highlight=(2, None))

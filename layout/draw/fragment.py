@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .. import Layout, LayoutError, rank, size
+from .. import Layout, LayoutError, rank
 from ..hardware.tensor_memory import CELL_BITS
 from .canvas import Canvas, escape, number, text_width
 from .drawing import Drawing
-from .grid import LABEL, MAXIMUM_CELLS, MAXIMUM_LABELS, values
+from .grid import LABEL, MAXIMUM_LABELS, extent_of, values
 from .style import group
 
 _SMALL = 8.0
+MAXIMUM_CELLS = 16_384
+"""Elements of the largest fragment, wgmma m64n256: many cells make one path a thread here."""
 _LISTED = 16
 
 Place = tuple[int, int]
@@ -28,7 +30,7 @@ def fragment_places(layout: Layout, rows: int, row_major: int | None = None) -> 
     """
     if rank(layout) != 2:
         raise LayoutError(f"{layout} has {rank(layout)} modes: a fragment has two, thread and value")
-    threads, count = int(size(layout[0])), int(size(layout))
+    threads, count = extent_of(layout[0]), extent_of(layout)
     if count > MAXIMUM_CELLS:
         raise LayoutError(f"{layout} has {count} elements: a fragment picture shows at most {MAXIMUM_CELLS}")
     places = {}
@@ -167,7 +169,7 @@ def tensor_memory_map(layout: Layout, title: str | None = None, value_bits: int 
     >>> tensor_memory_map(accumulator_layout(128, 16)).facts["rows"]
     128
     """
-    rows, count = int(size(layout[0])), int(size(layout))
+    rows, count = extent_of(layout[0]), extent_of(layout)
     if count > MAXIMUM_CELLS:
         raise LayoutError(f"{layout} has {count} elements: at most {MAXIMUM_CELLS} are drawn; give fewer columns")
     each = CELL_BITS // value_bits

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import Layout, SwizzledLayout, rank, size
+from .. import Layout, LayoutError, SwizzledLayout, rank, size
 from .canvas import Canvas, text_width
 
-MAXIMUM_CELLS = 16_384
+MAXIMUM_CELLS = 8_192
 """A table of more cells is cut to its first rows and columns, and the picture says so."""
 MAXIMUM_LABELS = 2_048
 """Cells of a larger table carry no text, only tooltips."""
@@ -18,6 +18,18 @@ WRAP = 32
 LABEL = 11
 
 AnyLayout = Layout | SwizzledLayout
+
+
+def extent_of(layout: Any) -> int:
+    """The number of coordinates of a layout or shape. Raises LayoutError where it is no number but a symbol.
+
+    >>> extent_of(Layout((4, 8)))
+    32
+    """
+    try:
+        return int(size(layout))
+    except TypeError as error:
+        raise LayoutError(f"{layout} has symbolic sizes: substitute numbers before drawing it") from error
 
 
 def values(layout: AnyLayout, indices: Sequence[int] | range) -> list[Any]:
@@ -46,9 +58,9 @@ def coordinate(index: int, shape: Any) -> Any:
         return index
     result = []
     for extent in shape:
-        count = int(size(extent))
-        result.append(coordinate(index % count, extent))
-        index //= count
+        number = extent_of(extent)
+        result.append(coordinate(index % number, extent))
+        index //= number
     return tuple(result)
 
 
@@ -76,7 +88,7 @@ class Table:
     all_rows: int
     all_columns: int
     wrapped: bool
-    count: int
+    number: int
 
     @staticmethod
     def of(layout: AnyLayout, cells: int = MAXIMUM_CELLS) -> Table:
@@ -86,18 +98,18 @@ class Table:
         >>> table.rows, table.columns, table.index(1, 2)
         (4, 6, 9)
         """
-        count = int(size(layout))
+        number = extent_of(layout)
         if rank(layout) > 1:
             plain = layout.layout if isinstance(layout, SwizzledLayout) else layout
-            rows, wrapped = int(size(plain[0])), False
-            columns = count // rows
+            rows, wrapped = extent_of(plain[0]), False
+            columns = number // rows
         else:
-            columns = count if count <= 2 * WRAP else WRAP
-            rows, wrapped = -(-count // columns), True
+            columns = number if number <= 2 * WRAP else WRAP
+            rows, wrapped = -(-number // columns), True
         shown_rows, shown_columns = rows, columns
         if rows * columns > cells or max(rows, columns) > 512:
             shown_rows, shown_columns = min(rows, CUT[0]), min(columns, CUT[1])
-        return Table(shown_rows, shown_columns, rows, columns, wrapped, count)
+        return Table(shown_rows, shown_columns, rows, columns, wrapped, number)
 
     @property
     def cut(self) -> bool:
@@ -107,7 +119,7 @@ class Table:
     def index(self, row: int, column: int) -> int | None:
         """The layout's index of a cell."""
         index = row * self.all_columns + column if self.wrapped else row + column * self.all_rows
-        return index if index < self.count else None
+        return index if index < self.number else None
 
     def indices(self) -> list[int | None]:
         """The indices of all cells shown, row by row."""

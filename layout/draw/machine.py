@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import Layout, LayoutError, size
+from .. import Layout, LayoutError
 from ..hardware.tensor_map_rules import SHARED_MEMORY_LIMIT
 from .canvas import Canvas, text_width
 from .drawing import Drawing
-from .grid import LABEL, MAXIMUM_CELLS, MAXIMUM_LABELS, values
+from .grid import LABEL, MAXIMUM_CELLS, MAXIMUM_LABELS, extent_of, values
 from .style import GROUPS, group
 
 _BAR = 760.0
@@ -115,7 +115,7 @@ def _order_of(order: Layout | Sequence[tuple[int, int]], rows: int | None) -> li
     if isinstance(order, Layout):
         if rows is None:
             raise LayoutError("an order given as a layout maps to row + rows * column: say how many rows")
-        return [(v % rows, v // rows) for v in values(order, range(int(size(order))))]
+        return [(v % rows, v // rows) for v in values(order, range(extent_of(order)))]
     return [(int(row), int(column)) for row, column in order]
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import Layout, LayoutError, SwizzledLayout, size
+from .. import Layout, LayoutError, SwizzledLayout
 from ..hardware.canonical import Tile, recognise
 from ..hardware.descriptors import CORE_ROWS, OPERAND_K_BYTES, UNIT, MatrixDescriptor, is_blackwell
 from ..hardware.dtypes import data_type
 from .canvas import Canvas, text_width
 from .drawing import Drawing
+from .grid import extent_of
 from .style import group
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class _Field:
 
 def _steps(inner: Layout, descriptor: MatrixDescriptor, major: str, bits: int) -> tuple[str, str]:
     """Where LBO and SBO come from: the coordinate steps of the layout, in words."""
-    rows, k = int(size(inner[0])), int(size(inner[1]))
+    rows, k = extent_of(inner[0]), extent_of(inner[1])
     mode = descriptor.mode
     chunk, width = UNIT * 8 // bits, mode.span * 8 // bits
     group_rows = 4 if mode.name == "128B_atom_32B" else CORE_ROWS

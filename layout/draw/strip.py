@@ -23,7 +23,7 @@ from .. import (
 from ..core import Layout, as_layout
 from .canvas import Canvas, text_width
 from .drawing import Drawing
-from .grid import LABEL, AnyLayout, values
+from .grid import LABEL, AnyLayout, extent_of, values
 from .style import GROUPS, group
 
 MAXIMUM_SHOWN = 64
@@ -65,9 +65,9 @@ def _first_difference(got: Sequence[Any], wanted: Sequence[Any]) -> str | None:
 def _compose(a: AnyLayout, b: Any) -> tuple[Any, list[_Row], _Identity]:
     b = as_layout(b)
     result = compose(a, b)
-    indices = _range(int(size(b)))
+    indices = _range(extent_of(b))
     inner = values(b, indices)
-    shown = range(min(int(size(a)), MAXIMUM_SHOWN))
+    shown = range(min(extent_of(a), MAXIMUM_SHOWN))
     got, wanted = values(result, indices), values(a, inner)
     rows = [
         _Row("B", str(b), inner, inner, "B(i), an index of A"),
@@ -79,7 +79,7 @@ def _compose(a: AnyLayout, b: Any) -> tuple[Any, list[_Row], _Identity]:
 
 def _coalesce(a: AnyLayout, _: Any) -> tuple[Any, list[_Row], _Identity]:
     result = coalesce(a)
-    indices = _range(int(size(a)))
+    indices = _range(extent_of(a))
     got, wanted = values(result, indices), values(a, indices)
     rows = [_Row("A", str(a), wanted, wanted, "A(i)"), _Row("R", str(result), got, got, "R(i)")]
     text = f"R(i) == A(i), with {rank(result)} mode{'s' * (rank(result) > 1)}"
@@ -89,7 +89,7 @@ def _coalesce(a: AnyLayout, _: Any) -> tuple[Any, list[_Row], _Identity]:
 def _complement(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
     a = as_layout(a)
     result = complement(a, b)
-    first, copies = values(a, range(int(size(a)))), values(result, range(int(size(result))))
+    first, copies = values(a, range(extent_of(a))), values(result, range(extent_of(result)))
     if len(first) * len(copies) > MAXIMUM_CHECKED:
         raise LayoutError(f"{len(first) * len(copies)} offsets: the strip checks at most {MAXIMUM_CHECKED}")
     owner = {x + y: (i, j) for j, y in enumerate(copies) for i, x in enumerate(first)}
@@ -106,7 +106,7 @@ def _complement(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
         ),
     ]
     disjoint = len(owner) == len(first) * len(copies)
-    target = int(size(b)) if b is not None else int(cosize(a))
+    target = extent_of(b) if b is not None else int(cosize(a))
     ordered = copies == sorted(copies)
     covers = int(cosize(bundle([a, result]))) >= target
     failed = None if disjoint and ordered and covers else f"disjoint {disjoint}, ordered {ordered}, covers {covers}"
@@ -116,9 +116,9 @@ def _complement(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
 
 def _right_inverse(a: Any, _: Any) -> tuple[Any, list[_Row], _Identity]:
     result = right_inverse(a)
-    indices = _range(int(size(result)))
+    indices = _range(extent_of(result))
     inner = values(result, indices)
-    shown = range(min(int(size(a)), MAXIMUM_SHOWN))
+    shown = range(min(extent_of(a), MAXIMUM_SHOWN))
     rows = [
         _Row("A", str(a), values(a, shown), [values(a, [j])[0] if j in set(inner) else None for j in shown], "A(j)"),
         _Row("R", str(result), inner, list(indices), "R(i), an index of A"),
@@ -128,7 +128,7 @@ def _right_inverse(a: Any, _: Any) -> tuple[Any, list[_Row], _Identity]:
 
 def _left_inverse(a: Any, _: Any) -> tuple[Any, list[_Row], _Identity]:
     result = left_inverse(a)
-    indices = _range(int(size(a)))
+    indices = _range(extent_of(a))
     outer = values(a, indices)
     shown = range(min(max(outer) + 1, MAXIMUM_SHOWN))
     back = {offset: i for i, offset in zip(indices, outer, strict=True)}
@@ -146,11 +146,11 @@ def _left_inverse(a: Any, _: Any) -> tuple[Any, list[_Row], _Identity]:
 def _divide(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
     a = as_layout(a)
     result = logical_divide(a, b)
-    count = int(size(result))
+    count = extent_of(result)
     indices = _range(count)
-    got, tile = values(result, indices), int(size(result[0]))
+    got, tile = values(result, indices), extent_of(result[0])
     number = {offset: i // tile for i, offset in zip(indices, got, strict=True)}
-    source = values(a, _range(int(size(a))))
+    source = values(a, _range(extent_of(a)))
     if isinstance(b, (int, Layout)):
         tiler = as_layout(b)
         pair = bundle([tiler, complement(tiler, size(a))])
@@ -169,8 +169,8 @@ def _divide(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
 def _product(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
     a = as_layout(a)
     result = logical_product(a, b)
-    indices = _range(int(size(result)))
-    got, tile = values(result, indices), int(size(a))
+    indices = _range(extent_of(result))
+    got, tile = values(result, indices), extent_of(a)
     first = values(a, range(tile))
     copies = values(result[1], range(-(-len(indices) // tile)))
     wanted = [first[i % tile] + copies[i // tile] for i in indices]

@@ -49,7 +49,7 @@ def test_atoms_are_the_tables_layouts() -> None:
 @pytest.mark.parametrize("kind", ["wgmma", "mma.m", "ldmatrix", "stmatrix", "movmatrix", "tcgen05.ld", "tcgen05.mma"])
 def test_some_of_every_kind_are_drawn_or_refused_in_words(kind: str) -> None:
     refusals: list[tuple[str | None, str]] = []
-    for name in [name for name in atoms(kind) if name.startswith(kind)][::23]:
+    for name in [name for name in atoms(kind) if name.startswith(kind)][::97]:
         for operand in (None, *(part for part, _ in atoms(name)[name].layouts)):
             try:
                 drawing = atom_view(name, operand)
