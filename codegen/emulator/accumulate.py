@@ -223,15 +223,19 @@ def _add_mostly_exact(
     """
     low, pair, term, total = work.low, work.pair, work.term, work.total
     left_low, right_low = _lowest_bits(left), _lowest_bits(right)
+    np.matmul(left, right, out=term)
+    term *= scale
+    # The lowest bits of whole rows and columns often settle it, as with small integers.
+    np.add(left_low.min(axis=1)[:, None], right_low.min(axis=0), out=low)
+    if not (low < work.top).any():
+        total += term
+        return
     low[...] = -2 * _ABSENT
     for k in range(left.shape[1]):
         np.add(left_low[:, k, None], right_low[k], out=pair)
         np.minimum(low, pair, out=low)
     cut = low < work.top
-    count = int(np.count_nonzero(cut))
-    np.matmul(left, right, out=term)
-    term *= scale
-    if count:
+    if cut.any():
         rows, columns = np.nonzero(cut)
         terms = left[rows] * right.T[columns]
         terms *= scale[cut][:, None]

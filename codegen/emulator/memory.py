@@ -90,6 +90,8 @@ class SharedMemory:
         self._state = typed_views(self.state)
         self.chunks: NDArray[Any] = self._bytes[16]
         """The memory as items of 16 bytes, for takes and puts by chunk number."""
+        self.state_chunks: NDArray[Any] = self._state[16]
+        """``state`` as items of 16 bytes."""
         self.verified: set[object] = set()
         """Operand tables whose bytes are known to be written: a byte stays written until a guard takes it."""
 

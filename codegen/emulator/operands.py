@@ -18,12 +18,13 @@ from stridewright.layout.errors import LayoutError
 from stridewright.layout.hardware.descriptors import FIELD_LIMIT, decode_matrix_descriptor
 
 from .faults import DescriptorError
-from .memory import SharedMemory
+from .memory import WRITTEN, SharedMemory
 
 __all__ = ["ChunkTable", "chunk_table", "chunk_union", "element_addresses", "read_chunks"]
 
 CHUNK = 16
 """Bytes that stay together under every swizzle."""
+_ALL_WRITTEN = int.from_bytes(bytes([WRITTEN] * 8), "little")
 
 
 def element_addresses(word: int, rows: int, dtype: str, major: str) -> NDArray[np.int64]:
@@ -107,7 +108,9 @@ def read_chunks(shared: SharedMemory, table: ChunkTable) -> NDArray[Any]:
     [144, 145, 146]
     """
     if table not in shared.verified:
-        for low, high in table.ranges:
-            shared.read(low, high - low)
+        state = shared.state_chunks.take(table.chunks).view(np.uint64)
+        if int(np.minimum.reduce(state)) != _ALL_WRITTEN or int(np.maximum.reduce(state)) != _ALL_WRITTEN:
+            for low, high in table.ranges:
+                shared.read(low, high - low)
         shared.verified.add(table)
     return shared.chunks.take(table.index)

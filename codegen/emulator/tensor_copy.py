@@ -319,7 +319,7 @@ def _tile(bound: BoundTensorMap, shared: SharedMemory, address: int, box: _Box) 
     index = (landing.index + (address - shared.base) // CHUNK).reshape(*bound._counts, -1)
     inside = (*(slice(begin, stop) for begin, stop in box.spans), slice(box.low // CHUNK, box.high // CHUNK))
     index = index[inside]
-    state = shared.state.view(np.complex128).take(index).view(np.uint8)
+    state = shared.state_chunks.take(index).view(np.uint8)
     if state.size and (int(state.min()) != WRITTEN or int(state.max()) != WRITTEN):
         for chunk in np.sort(index, axis=None):
             shared.read(shared.base + int(chunk) * CHUNK, CHUNK)
