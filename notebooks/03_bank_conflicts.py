@@ -343,7 +343,8 @@ assert layout_card(Layout((4, 8), (8, 1))).svg() == card.svg()
 assert access_map(tile, column).svg() == access_map(tile, column).svg()
 
 # %% [markdown]
-# **An address inspector: which bits go where, for any (B, M, S)?** Change the numbers and run the cell.
+# **An address inspector: which bits go where, for any (B, M, S)?** Change the numbers and run the cell; `swizzle_sliders()` of
+# `stridewright.layout.draw` is the same with sliders.
 
 # %%
 inspector = swizzle_bits(Swizzle(3, 4, 3), address=128 * 5 + 16 * 2 + 6)

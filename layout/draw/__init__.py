@@ -22,6 +22,7 @@ from .fragment import draw_fragment, fragment_view, tensor_memory_map, tensor_me
 from .heat import access_map
 from .machine import grouped_order, shared_memory_map, tile_order, tiles_touched
 from .operand import descriptor_view, tensor_map_view
+from .sliders import swizzle_sliders
 from .strip import algebra_strip
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "stack",
     "swizzle_atlas",
     "swizzle_bits",
+    "swizzle_sliders",
     "tensor_map_view",
     "tensor_memory_map",
     "tensor_memory_view",

@@ -143,7 +143,7 @@ def _draw_touch(canvas: Canvas, x: float, y: float, lane: int, touch: _Touch) ->
     note = ", the same word as other lanes: merged" if touch.shared else ""
     words = "1 word" if touch.ways == 1 else f"{touch.ways} different words"
     tip = f"lane {lane}: word {touch.word} = line {line}, bank {touch.word % BANKS}; {words} there{note}"
-    label = str(line) if line < 1000 else ""
+    label = str(line) if len(str(line)) < 4 else ""
     canvas.cell(x, y, _CELL, _ROW, heat(touch.ways), label, tip, 9)
     if touch.shared:
         canvas.rect(x + 0.5, y + _ROW - 3.5, _CELL - 1, 3, "shared")

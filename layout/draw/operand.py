@@ -10,6 +10,7 @@ from .. import Layout, LayoutError, SwizzledLayout
 from ..hardware.canonical import Tile, recognise
 from ..hardware.descriptors import CORE_ROWS, OPERAND_K_BYTES, UNIT, MatrixDescriptor, is_blackwell
 from ..hardware.dtypes import data_type
+from ..hardware.tensor_map_driver import driver_arguments
 from .canvas import Canvas, text_width
 from .drawing import Drawing
 from .grid import extent_of
@@ -183,6 +184,11 @@ def tensor_map_view(tensor_map: TensorMap, title: str | None = None) -> Drawing:
     ]
     if not problems:
         lines.append(f"{m.box_bytes} bytes a copy (what the mbarrier counts); rows {m.pitch} B apart in shared memory")
+        codes = driver_arguments(m)
+        lines.append(
+            f"cuTensorMapEncodeTiled: data type {codes.dtype}, rank {codes.rank}, interleave {codes.interleave}, swizzle"
+            f" {codes.swizzle}, L2 promotion {codes.l2_promotion}, out of bounds {codes.oob_fill}"
+        )
     for line in filter(None, lines):
         canvas.text(0, y, line, 12)
         y += 18

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stridewright.layout import Layout, LayoutError, Swizzle, compose, cosize, size
+from stridewright.layout import Layout, LayoutError, Swizzle, compose, cosize, dimension, size
 from stridewright.layout.banks import Access, bank_report, swizzle_search
 from stridewright.layout.draw import (
     access_map,
@@ -23,6 +23,7 @@ from stridewright.layout.draw import (
     shared_memory_map,
     swizzle_atlas,
     swizzle_bits,
+    swizzle_sliders,
     tensor_map_view,
     tensor_memory_view,
     tile_order,
@@ -30,10 +31,11 @@ from stridewright.layout.draw import (
 )
 from stridewright.layout.draw.grid import coordinate
 from stridewright.layout.hardware import TensorMap, matrix_descriptor, smem_tile, wgmma_d_layout
+from stridewright.layout.hardware.tensor_map_driver import driver_arguments
 from stridewright.layout.hardware.tensor_memory_moves import tensor_memory_access
 
 from .gallery import CHUNK_COLUMN, CHUNKS, COLUMN, FLOATS, GROUPED, HALVES, LDMATRIX, PARTS, ROW, SHARED_WORDS
-from .reading import elements, label_of_cells, root
+from .reading import elements, label_of_cells, overlaps, root
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -450,3 +452,32 @@ def test_what_the_algebra_refuses_is_refused() -> None:
         algebra_strip("multiply", Layout(2))
     with pytest.raises(LayoutError, match="two operands"):
         algebra_strip("compose", Layout(2))
+
+
+def test_sliders_show_the_bit_diagram_or_the_reason() -> None:
+    pytest.importorskip("ipywidgets")
+    widget = swizzle_sliders()
+    assert widget.result.svg() == swizzle_bits(Swizzle(3, 4, 3), address=0x380).svg()
+    address, shift = widget.children[3], widget.children[2]
+    address.value = 0x100
+    assert widget.result.facts["swizzled"] == Swizzle(3, 4, 3)(0x100)
+    shift.value = 2
+    assert "the bits would overlap" in widget.result
+
+
+def test_symbolic_sizes_are_refused_in_words() -> None:
+    with pytest.raises(LayoutError, match="symbolic sizes"):
+        layout_card(Layout((dimension("m"), 4)))
+
+
+def test_a_tensor_map_shows_what_the_driver_is_told() -> None:
+    codes = driver_arguments(TensorMap("bf16", (256, 128), (512,), (64, 64), swizzle="128B"))
+    text = tensor_map_view(TensorMap("bf16", (256, 128), (512,), (64, 64), swizzle="128B")).text()
+    assert (
+        f"data type {codes.dtype}, rank {codes.rank}, interleave {codes.interleave}, swizzle {codes.swizzle}," in text
+    )
+
+
+def test_labels_of_far_lines_are_left_out() -> None:
+    drawing = access_map(Layout(32, 1), Access(4, lanes=list(range(32)), element_bytes=128 * 4096))
+    assert overlaps(drawing) == []
