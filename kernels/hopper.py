@@ -136,34 +136,28 @@ class Derivation:
     ) -> TensorMaps:
         """The tensor maps for a problem's sizes (elements) and row pitches (bytes; dense if None).
 
-        A's and B's boxes are their slots of the ring; D's is a panel of 64 rows, and the tile's last panel has a map
-        of its own when it is narrower.
+        Boxes and swizzles follow from the layouts in shared memory: A's and B's from a panel of a slot, or the slice of
+        it that one CTA loads; D's from a staging panel, and the tile's last one has a map of its own when it is
+        narrower. ``a`` and ``b`` are the kernel's operands: with a swapped schedule ``a`` is the problem's B.
         """
         config = self.config
 
-        def tensor_map(rows: int, columns: int, row_bytes: int | None, box: tuple[int, int]) -> TensorMap:
+        def tensor_map(rows: int, columns: int, row_bytes: int | None, tile: SwizzledLayout) -> TensorMap:
             pitch = columns * ELEMENT_BYTES if row_bytes is None else row_bytes
-            return TensorMap(
-                dtype="bf16",
-                shape=(columns, rows),
-                strides_bytes=(pitch,),
-                box=box,
-                swizzle="128B",
-                l2_promotion="128B",
-                arch=config.arch,
-            )
+            tensor = Layout((rows, columns), (pitch // ELEMENT_BYTES, 1))
+            return TensorMap.from_layouts(tensor, tile, "bf16", arch=config.arch)
 
         d = d_tail = None
-        if config.epilogue.store == "tma" and config.schedule.swap:
-            d = d_tail = tensor_map(m, n, d_row_bytes, (PANEL_COLUMNS, config.tile.n))
-        elif config.epilogue.store == "tma":
-            tail = config.tile.n % PANEL_COLUMNS
-            d = tensor_map(m, n, d_row_bytes, (min(PANEL_COLUMNS, config.tile.n), 64))
-            d_tail = tensor_map(m, n, d_row_bytes, (tail, 64)) if tail else d
+        if config.epilogue.store == "tma":
+            rows = panel_rows(config)
+            tail = 0 if config.schedule.swap else config.tile.n % PANEL_COLUMNS
+            full = PANEL_COLUMNS if config.schedule.swap else min(PANEL_COLUMNS, config.tile.n)
+            d = tensor_map(m, n, d_row_bytes, swizzled_tile(rows, full))
+            d_tail = tensor_map(m, n, d_row_bytes, swizzled_tile(rows, tail)) if tail else d
         rows_a, rows_b = (n, m) if config.schedule.swap else (m, n)
         return TensorMaps(
-            a=tensor_map(rows_a, k, a_row_bytes, (PANEL_K, self.a.slice_rows)),
-            b=tensor_map(rows_b, k, b_row_bytes, (PANEL_K, self.b.slice_rows)),
+            a=tensor_map(rows_a, k, a_row_bytes, swizzled_tile(self.a.slice_rows, PANEL_K)),
+            b=tensor_map(rows_b, k, b_row_bytes, swizzled_tile(self.b.slice_rows, PANEL_K)),
             d=d,
             d_tail=d_tail,
         )
@@ -180,11 +174,16 @@ def swizzled_tile(rows: int, columns: int) -> SwizzledLayout:
 
     >>> print(swizzled_tile(128, 64))
     S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))
+    >>> print(swizzled_tile(64, 8))
+    S<3,3,3> o (64,8):(64,1)
     """
     swizzle = Swizzle(*swizzle_mode(SWIZZLE).element_parameters(8 * ELEMENT_BYTES))
     atom = compose(swizzle, Layout((8, 64), (64, 1)))
-    tile: SwizzledLayout = tile_to_shape(atom, (rows, columns))
-    return tile
+    tile: SwizzledLayout = tile_to_shape(atom, (rows, max(columns, 64)))
+    if columns >= 64:
+        return tile
+    narrow: SwizzledLayout = compose(tile, (rows, columns))
+    return narrow
 
 
 def byte_offsets(layout: SwizzledLayout, element_bytes: int = ELEMENT_BYTES) -> SwizzledLayout:
