@@ -1,7 +1,7 @@
 """Integer expressions in C++: immutable nodes, a printer that knows precedence, and the index expression of a layout.
 
 The printer writes no parentheses beyond those that precedence asks for, and those that compilers ask for under
-``-Wparentheses`` (arithmetic inside a shift, either inside ``& ^ |``). The index expression uses shifts and masks where
+``-Wparentheses`` (arithmetic inside a shift, either inside ``& ^ |``); a shift of a shift keeps its pair, for the reader. The index expression uses shifts and masks where
 extents and strides are powers of two, and leaves out every division and remainder that the ranges of the coordinates make
 idle. This module knows nothing of kernels or of how the text is used.
 """
@@ -187,6 +187,9 @@ def symbol(value: Any) -> Expression:
         return Number(int(value))
     if isinstance(value, sympy.Symbol):
         return Name(str(value))
+    numerator, denominator = sympy.fraction(sympy.together(value))
+    if denominator != 1 and not isinstance(value, sympy.floor):  # exact, by what was declared of the sizes
+        return Binary("/", symbol(numerator), symbol(denominator))
     if isinstance(value, (sympy.Add, sympy.Mul)):
         arguments = value.as_ordered_terms() if isinstance(value, sympy.Add) else value.as_ordered_factors()
         result: Expression | None = None

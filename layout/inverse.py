@@ -130,10 +130,12 @@ def left_inverse(layout: Any) -> Layout:
     """A layout R with ``R(layout(i)) == i`` for every index i of `layout`.
 
     Offsets that `layout` leaves out get any value. Raises LayoutError where two coordinates share an offset, naming them, and
-    where no layout inverts the map. Where modes nest, R reads them by rising stride with stride-0 modes for the gaps.
+    where no layout inverts the map. Where modes nest, R reads them by rising stride, each up to the beginning of the next.
 
     >>> left_inverse(Layout(4, 2)), left_inverse(Layout((4, 8), (8, 1)))
     (Layout((2, 4), (0, 1)), Layout((8, 4), (4, 1)))
+    >>> left_inverse(Layout((4, 8), (16, 1)))
+    Layout((16, 4), (4, 1))
     >>> left_inverse(Layout((2, 2), (2, 3)))
     Layout((2, 3), (1, 1))
     """
@@ -153,15 +155,15 @@ def left_inverse(layout: Any) -> Layout:
             modes.append((d, s, before))
         before *= s
     modes.sort()
+    # Each mode is read up to where the next begins, so that it takes in the gap behind it; a gap before the first is skipped.
     inverse: Modes = []
-    filled = 1
+    read, previous, end = 0, 1, 1
     for d, s, p in modes:
-        if d <= 0 or d % filled:
+        if d < end or d % previous:
             return _searched_left_inverse(layout, modes)
-        if d != filled:
-            inverse.append((d // filled, 0))
-        inverse.append((s, p))
-        filled = d * s
+        inverse.append((d // previous, read))
+        read, previous, end = p, d, d * s
+    inverse.append((end // previous, read))
     return _layout_of(inverse)
 
 

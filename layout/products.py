@@ -127,7 +127,7 @@ def ordered_layout(shape: Any, order: Any = None) -> Layout:
     for i in sorted(range(len(modes)), key=lambda i: keys[i]):
         strides[i] = _ordered(modes[i], step)
         step *= product(modes[i])
-    return make(shape, tuple(strides) if type(shape) is tuple else strides[0])
+    return Layout(shape, tuple(strides) if type(shape) is tuple else strides[0])
 
 
 def _ordered(shape: Any, step: int) -> Any:
@@ -159,12 +159,25 @@ def tile_to_shape(atom: Any, shape: Any, order: Any = None) -> Any:
     blocks = _pad_rank(atom, len(extents))
     counts = []
     for extent, block in zip(extents, blocks, strict=True):
-        if extent % size(block):
-            low = extent // size(block) * size(block)
-            near = f"{low} and {low + size(block)}" if low else f"{size(block)}"
-            raise LayoutError(
-                f"tile_to_shape({atom}, {show(extents)}): the extent {extent} is not a multiple of the atom's {size(block)}; "
-                f"nearest: {near}"
-            )
-        counts.append(extent // size(block))
+        counts.append(_copies(atom, extents, extent, size(block)))
     return blocked_product(bundle(blocks), ordered_layout(tuple(counts), order))
+
+
+def _copies(atom: Layout, extents: Any, extent: Any, block: Any) -> Any:
+    """How many blocks an extent takes."""
+    if type(extent) is int and type(block) is int:
+        if extent % block == 0:
+            return extent // block
+        low = extent // block * block
+        near = f"{low} and {low + block}" if low else f"{block}"
+        raise LayoutError(
+            f"tile_to_shape({atom}, {show(extents)}): the extent {extent} is not a multiple of the atom's {block}; nearest: {near}"
+        )
+    from .facts import missing_divisor, quotient
+
+    count = quotient(extent, block)
+    if count is None:
+        raise LayoutError(
+            f"tile_to_shape({atom}, {show(extents)}): not determined; missing is the fact {missing_divisor(extent, block)}"
+        )
+    return count

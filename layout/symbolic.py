@@ -273,7 +273,7 @@ def left_inverse(layout: Layout) -> Layout:
 
     >>> from stridewright.layout import dimension
     >>> print(left_inverse(Layout((4, dimension("N")), (1, 8))))
-    (4,2,N):(1,0,4)
+    (8,N):(1,4)
     """
     what = f"left_inverse({layout})"
     if any(d == 0 and s != 1 for s, d in flat_modes(layout)):
@@ -284,15 +284,18 @@ def left_inverse(layout: Layout) -> Layout:
         given.append((s, d, before))
         before = clean(before * s)
     modes: list[Mode] = []
-    filled: Any = 1
+    read: Any = 0
+    previous: Any = 1
+    end: Any = 1
     for s, d, place in _nested(given, what):
-        gap = quotient(d, filled)
+        gap = quotient(d, previous)
         if gap is None:
-            raise _open(what, missing_divisor(d, filled))
-        if gap != 1:
-            modes.append((gap, 0))
-        modes.append((s, place))
-        filled = clean(d * s)
+            raise _open(what, missing_divisor(d, previous))
+        if clean(d - end) != 0 and quotient(d, end) is None and sign(clean(d - end)) != 1:
+            raise _open(what, f"{d} >= {end}")
+        modes.append((gap, read))
+        read, previous, end = place, d, clean(d * s)
+    modes.append((quotient(end, previous), read))
     return rebuild(modes)
 
 

@@ -65,7 +65,8 @@ def is_layout(numbers: list[int]) -> bool:
             strides.append(numbers[before])
             before *= n
         if all(
-            sum(digit * d for digit, d in zip(digits(i, extents), strides, strict=True)) == x for i, x in enumerate(numbers)
+            sum(digit * d for digit, d in zip(digits(i, extents), strides, strict=True)) == x
+            for i, x in enumerate(numbers)
         ):
             return True
     return len(numbers) == 1 and numbers[0] == 0

@@ -88,7 +88,9 @@ def check_complement(layout: Layout, target: int) -> bool:
     except LayoutError:
         if len(set(offsets)) == len(offsets) and min(offsets) >= 0:
             numbers = forced(offsets, target)
-            assert numbers is None or not extends(numbers, offsets), f"needlessly refused: complement({layout}, {target})"
+            assert numbers is None or not extends(numbers, offsets), (
+                f"needlessly refused: complement({layout}, {target})"
+            )
         return False
     numbers = values(result)
     sums = [x + y for x in offsets for y in numbers]

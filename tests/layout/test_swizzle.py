@@ -1,0 +1,304 @@
+"""Swizzles, swizzled layouts, recasts, and the F2 maps that prove things of them."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layout_definitions import compact_layouts, layouts, values
+
+from stridewright.layout import (
+    Layout,
+    LayoutError,
+    LinearLayout,
+    Swizzle,
+    SwizzledLayout,
+    coalesce,
+    compose,
+    cosize,
+    downcast,
+    flatten,
+    group,
+    recast,
+    size,
+    upcast,
+)
+
+POWERS = (1, 2, 4, 8, 16)
+
+
+def bit(x: int, i: int) -> int:
+    return x >> i & 1
+
+
+def defined(b: int, m: int, s: int, x: int) -> int:
+    """A swizzle bit by bit: bit m+i is XORed with bit m+i+s; for negative s bit m+i-s with bit m+i."""
+    for i in range(b):
+        if s >= 0:
+            x ^= bit(x, m + s + i) << (m + i)
+        else:
+            x ^= bit(x, m + i) << (m - s + i)
+    return x
+
+
+def all_swizzles(bits: int) -> list[tuple[int, int, int]]:
+    return [
+        (b, m, s)
+        for b in range(bits // 2 + 1)
+        for s in range(-bits, bits + 1)
+        if abs(s) >= b
+        for m in range(bits + 1)
+        if m + b + abs(s) <= bits
+    ]
+
+
+def test_every_swizzle_of_16_bits_is_a_bijection_and_its_own_inverse() -> None:
+    numbers = np.arange(2**16)
+    for b, m, s in all_swizzles(16):
+        swizzle = Swizzle(b, m, s)
+        moved = swizzle(numbers)
+        assert np.array_equal(swizzle(moved), numbers), swizzle
+        assert swizzle.inverse() == swizzle
+        assert LinearLayout.of(swizzle).prove_bijective()
+
+
+@given(st.sampled_from(all_swizzles(12)), st.integers(0, 2**14))
+def test_a_swizzle_xors_bit_by_bit(bms: tuple[int, int, int], x: int) -> None:
+    assert Swizzle(*bms)(x) == defined(*bms, x)
+
+
+@pytest.mark.parametrize(
+    "bms",
+    [
+        (3, 4, 2),
+        (2, 0, 1),
+        (1, 0, 0),
+        (-1, 0, 3),
+        (3, -1, 3),
+        (3.0, 4, 3),
+        (3, True, 3),
+        (3, 4, "3"),
+        (3, 4, -2),
+        (1, 0, 9999),
+    ],
+)
+def test_swizzles_that_overlap_or_are_none_are_refused(bms: tuple[Any, Any, Any]) -> None:
+    with pytest.raises(LayoutError):
+        Swizzle(*bms)
+
+
+def test_swizzles_are_values() -> None:
+    assert Swizzle(0, 3, 0) == Swizzle(0, 0, 0)
+    assert hash(Swizzle(0, 3, 0)) == hash(Swizzle(0, 5, 2))
+    assert pickle.loads(pickle.dumps(Swizzle(3, 4, 3))) == eval(repr(Swizzle(3, 4, 3))) == Swizzle(3, 4, 3)
+    assert str(Swizzle(3, 4, -3)) == "S<3,4,-3>"
+    with pytest.raises(AttributeError):
+        Swizzle(3, 4, 3).bits = 2  # type: ignore[misc]
+    layout = compose(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)))
+    assert pickle.loads(pickle.dumps(layout)) == eval(repr(layout)) == layout
+    assert len({layout, eval(repr(layout))}) == 1
+
+
+@given(
+    st.sampled_from(all_swizzles(10)), layouts(strides=(0, 1, 2, 4, 5, 8, 16)), st.sampled_from((0, 3, 8)), st.data()
+)
+def test_a_swizzled_layout_is_the_swizzle_of_the_layout(
+    bms: tuple[int, int, int], layout: Layout, offset: int, data: st.DataObject
+) -> None:
+    swizzled = SwizzledLayout(Swizzle(*bms), offset, layout)
+    want = [defined(*bms, x + offset) for x in values(layout)]
+    assert [swizzled(i) for i in range(size(layout))] == want
+    assert swizzled(np.arange(size(layout))).tolist() == want
+    assert cosize(swizzled) == max(want) - min(want) + 1
+    if isinstance(layout.shape, tuple):
+        fixed = [None] * len(layout.shape)
+        i = data.draw(st.integers(0, len(fixed) - 1))
+        fixed[i] = data.draw(st.integers(0, size(layout, i) - 1))
+        part = swizzled.slice(*fixed)
+        plain, start = layout.slice_and_offset(*fixed)
+        assert [part(j) for j in range(size(part))] == [defined(*bms, x + start + offset) for x in values(plain)]
+    assert flatten(swizzled).layout == flatten(layout)
+    assert coalesce(swizzled).layout == coalesce(layout)
+
+
+def test_the_span_of_a_huge_swizzled_layout_is_exact() -> None:
+    assert cosize(compose(Swizzle(3, 4, 3), Layout(2**70))) == 2**70
+    assert cosize(SwizzledLayout(Swizzle(2, 0, 3), 5, Layout((3, 2**40), (1, 64)))) == 64 * (2**40 - 1) + 3
+
+
+@given(st.sampled_from(all_swizzles(8)), st.sampled_from(all_swizzles(8)))
+def test_two_swizzles_join_where_one_does_both(a: tuple[int, int, int], b: tuple[int, int, int]) -> None:
+    want = [defined(*a, defined(*b, x)) for x in range(256)]
+    exists = [c for c in all_swizzles(8) if [defined(*c, x) for x in range(256)] == want]
+    try:
+        joined = compose(Swizzle(*a), Swizzle(*b))
+    except LayoutError:
+        assert not exists
+        assert LinearLayout.of(Swizzle(*a), 8).compose(LinearLayout.of(Swizzle(*b), 8))(0b10110101) == want[0b10110101]
+        return
+    assert [joined(x) for x in range(256)] == want
+
+
+@given(st.sampled_from(all_swizzles(6)), compact_layouts(modes=3, extents=(1, 2, 4)), st.data())
+def test_a_layout_after_a_swizzle_is_a_layout_behind_one_where_that_exists(
+    bms: tuple[int, int, int], inner: Layout, data: st.DataObject
+) -> None:
+    outer = data.draw(compact_layouts(modes=3, extents=(1, 2, 4)))
+    swizzled = compose(Swizzle(*bms), inner)
+    want = [outer(swizzled(i)) for i in range(size(inner))]
+    try:
+        result = compose(outer, swizzled)
+    except LayoutError:
+        return
+    assert [result(i) for i in range(size(inner))] == want
+
+
+def test_a_permuting_layout_takes_the_swizzle_to_where_its_bits_go() -> None:
+    result = compose(Layout((8, 8), (8, 1)), Swizzle(3, 0, 3))
+    assert result.swizzle == Swizzle(3, 0, -3)
+    assert compose(Layout((8, 8), (8, 1)), compose(Swizzle(3, 3, 3), Layout(8))) == Layout(8, 8)
+
+
+@given(layouts(strides=(0, 1, 2, 4, 8, 16, -1, 3), extents=(1, 2, 4, 8, 6)), st.sampled_from((1, 2, 4, 8, 3)))
+def test_an_upcast_is_the_layout_at_the_first_element_of_every_unit(layout: Layout, n: int) -> None:
+    flat = flatten(layout)
+    try:
+        up = flatten(upcast(layout, n))
+    except LayoutError:
+        assert any(d % n and s > 1 for s, d in zip(*flat.flat, strict=True))
+        return
+    scale = [1 if d % n == 0 else n // abs(d) for d in flat.flat[1]]
+    for i in range(size(up)):
+        coordinate, left = [], i
+        for s in up.flat[0]:
+            left, c = divmod(left, s)
+            coordinate.append(c)
+        first = sum([c * k * d for c, k, d in zip(coordinate, scale, flat.flat[1], strict=True)])
+        assert first % n == 0
+        assert up(i) == first // n
+
+
+@given(layouts(strides=(0, 1, 2, 4, 6, -1, -4)), st.sampled_from((1, 2, 4, 3)))
+def test_an_upcast_undoes_a_downcast(layout: Layout, n: int) -> None:
+    assert upcast(downcast(layout, n), n) == layout
+
+
+def test_recasts_of_swizzles_move_the_lowest_bit() -> None:
+    assert [recast(Swizzle(3, 4, 3), 8, bits) for bits in (8, 16, 32, 4)] == [
+        Swizzle(3, 4, 3), Swizzle(3, 3, 3), Swizzle(3, 2, 3), Swizzle(3, 5, 3),
+    ]  # fmt: skip
+    with pytest.raises(LayoutError, match="ratio of widths must be a power of two"):
+        recast(Swizzle(3, 3, 3), 8, 6)
+    with pytest.raises(LayoutError, match="ratio of widths must be a power of two"):
+        recast(compose(Swizzle(3, 3, 3), Layout((8, 64), (64, 1))), 8, 24)
+    assert recast(Layout((8, 64), (64, 1)), 16, 8) == Layout((8, 128), (128, 1))
+    for wrong in ((0, 8), (8, 0), (8, 12), (8.0, 16)):
+        with pytest.raises(LayoutError):
+            recast(Layout((8, 64), (64, 1)), *wrong)
+
+
+@given(st.sampled_from(all_swizzles(10)), st.sampled_from((1, 2, 4, 8)), st.sampled_from((0, 8, 64)))
+def test_an_upcast_behind_a_swizzle_is_the_swizzled_offset_in_units(
+    bms: tuple[int, int, int], n: int, offset: int
+) -> None:
+    layout = SwizzledLayout(Swizzle(*bms), offset, Layout((8, 64), (64, 1)))
+    up = upcast(layout, n)
+    for row in range(8):
+        for unit in range(64 // n):
+            assert up(row, unit) == layout(row, n * unit) // n
+
+
+@given(compact_layouts(modes=3, extents=(1, 2, 4, 8)), st.sampled_from(all_swizzles(8)))
+def test_a_linear_map_is_the_layout_it_was_made_from(layout: Layout, bms: tuple[int, int, int]) -> None:
+    for given_layout in (layout, compose(Swizzle(*bms), layout)):
+        linear = LinearLayout.of(given_layout)
+        want = [given_layout(i) for i in range(size(layout))]
+        assert [linear(i) for i in range(size(layout))] == want
+        assert linear(np.arange(size(layout))).tolist() == want
+        back = linear.to_layout(layout.shape)
+        assert [back(i) for i in range(size(layout))] == want
+        assert linear.rank == linear.inputs
+        inverse = LinearLayout(linear.bases, None).inverse() if linear.outputs == linear.inputs else None
+        if inverse is not None:
+            assert [inverse(x) for x in want] == list(range(size(layout)))
+
+
+@given(st.lists(st.integers(0, 63), max_size=7), st.lists(st.integers(0, 63), max_size=6))
+def test_rank_decides_what_a_walk_over_all_inputs_would(bases: list[int], others: list[int]) -> None:
+    linear, inner = LinearLayout(bases, 6), LinearLayout(others)
+    outputs = [linear(x) for x in range(2**linear.inputs)]
+    assert len(set(outputs)) == 2**linear.rank
+    assert bool(linear.prove_injective()) == (len(set(outputs)) == len(outputs))
+    assert bool(linear.prove_bijective()) == (sorted(outputs) == list(range(64)))
+    for k in linear.kernel:
+        assert linear(k) == 0 != k
+    if linear.prove_bijective():
+        inverse = linear.inverse()
+        assert [inverse(x) for x in outputs] == list(range(64))
+        assert inverse.compose(linear) == LinearLayout([1 << j for j in range(6)])
+    else:
+        with pytest.raises(LayoutError):
+            linear.inverse()
+    if max(others, default=0) < 2**linear.inputs:
+        assert linear.compose(inner)(2**inner.inputs - 1) == linear(inner(2**inner.inputs - 1))
+    proof = linear.prove_same(inner)
+    assert bool(proof) == (
+        linear.inputs == inner.inputs and all(linear(x) == inner(x) for x in range(2**linear.inputs))
+    )
+    assert "claim" in str(proof)
+
+
+@given(st.sampled_from(all_swizzles(9)))
+def test_no_conflict_is_decided_by_rank_as_by_counting(bms: tuple[int, int, int]) -> None:
+    tile = LinearLayout.of(compose(Swizzle(*bms), Layout((8, 64), (64, 1))))
+    words = {tile(row) >> 3 for row in range(8)}
+    banks = {word % 8 for word in words}
+    proof = tile.prove_no_conflict(lanes=[0, 1, 2], banks=[3, 4, 5], word=3)
+    assert bool(proof) == (len(words) == len(banks))
+
+
+def test_maps_that_are_not_linear_are_refused_with_the_reason() -> None:
+    for layout, reason in [
+        (Layout(6), "power of two"), (Layout(4, 3), "carries"), (Layout(2, -1), "at least 0"), (Layout((2, 2), (1, 1)), "carries"),
+    ]:  # fmt: skip
+        with pytest.raises(LayoutError, match=reason):
+            LinearLayout.of(layout)
+    with pytest.raises(LayoutError, match="offset"):
+        LinearLayout.of(SwizzledLayout(Swizzle(1, 0, 1), 1, Layout(4)))
+    assert LinearLayout.of(SwizzledLayout(Swizzle(1, 0, 1), 4, Layout(4)))(1) == 5
+    for wrong in ([-1], [0.5], ["1"]):
+        with pytest.raises(LayoutError):
+            LinearLayout(wrong)
+    with pytest.raises(LayoutError):
+        LinearLayout([4], 2)
+    with pytest.raises(LayoutError):
+        LinearLayout([1, 2])(4)
+    with pytest.raises(LayoutError, match="behind a single swizzle"):
+        LinearLayout([3, 5, 7]).to_layout()
+
+
+def test_offsets_stay_inside_the_swizzle() -> None:
+    layout = compose(Swizzle(3, 4, 3), Layout((10, 2), (2, 1)))
+    part = layout.slice(None, 0)
+    assert (part.swizzle, part.offset, part.layout) == (Swizzle(3, 4, 3), 0, Layout(10, 2))
+    assert group(layout, 0, 2).layout == Layout(((10, 2),), ((2, 1),))
+    assert str(compose(Swizzle(3, 3, 3), Layout((8, 64), (64, 1))).slice(2, None)) == "S<3,3,3> o 128 o 64:1"
+
+
+def test_random_arrays_through_swizzled_layouts_match_single_indices() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        k = rng.randint(1, 4)
+        layout = Layout(
+            tuple(rng.choice((1, 2, 3, 4, 8)) for _ in range(k)), tuple(rng.choice((0, 1, 7, 64, -3)) for _ in range(k))
+        )
+        b = rng.randint(0, 3)
+        swizzle = Swizzle(b, rng.randint(0, 3), rng.choice((-1, 1)) * rng.randint(b, b + 2))
+        swizzled = SwizzledLayout(swizzle, rng.choice((0, 3, 8)), layout)
+        indices = np.array([rng.randint(0, 300) for _ in range(20)])
+        assert swizzled(indices).tolist() == [swizzled(int(i)) for i in indices]
