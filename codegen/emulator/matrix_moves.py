@@ -8,6 +8,7 @@ H200.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .memory import SharedMemory
 __all__ = ["ldmatrix", "movmatrix", "row_lanes", "stmatrix"]
 
 
+@lru_cache(maxsize=64)
 def row_lanes(lanes: int, count: int) -> NDArray[np.bool_]:
     """Which lanes' addresses an instruction of ``count`` matrices uses.
 
@@ -31,6 +33,7 @@ def row_lanes(lanes: int, count: int) -> NDArray[np.bool_]:
     if lanes % 32:
         raise MachineError("unknown", f"{lanes} lanes; whole warps of 32 take part")
     mask: NDArray[np.bool_] = np.arange(lanes) % 32 < 8 * count
+    mask.setflags(write=False)
     return mask
 
 
@@ -44,8 +47,8 @@ def ldmatrix(shared: SharedMemory, addresses: NDArray[Any], count: int, trans: b
     """
     lanes = addresses.size
     mask = row_lanes(lanes, count)
-    rows = shared.gather(addresses, 16, 1, mask)[:, mask]
-    matrices = np.ascontiguousarray(rows.T).view(np.uint16).reshape(lanes // 32, count, 8, 8)
+    rows = shared.gather_chunks(addresses, None if count == 4 else mask)
+    matrices = rows.view(np.uint16).reshape(lanes // 32, count, 8, 8)
     return _to_registers(matrices.transpose(0, 1, 3, 2) if trans else matrices)
 
 
@@ -62,9 +65,7 @@ def stmatrix(shared: SharedMemory, addresses: NDArray[Any], registers: Registers
     mask = row_lanes(lanes, count)
     matrices = _to_matrices(np.asarray(registers, np.uint32))
     matrices = np.ascontiguousarray(matrices.transpose(0, 1, 3, 2) if trans else matrices)
-    rows = np.zeros((2, lanes), np.uint64)
-    rows[:, mask] = matrices.reshape(-1, 8).view(np.uint64).T
-    shared.scatter(addresses, rows, 16, 1, mask)
+    shared.scatter_chunks(addresses, matrices.view(np.complex128).reshape(-1), None if count == 4 else mask)
 
 
 def movmatrix(register: NDArray[Any]) -> NDArray[np.uint32]:

@@ -6,6 +6,8 @@ Values are unsigned integers of the access width (``uint8/16/32/64``, or pairs o
     SharedMemory(size, base=0)
         .gather(addresses, width, count=1, mask=None)   -> (lanes,) or (count, lanes) unsigned integers
         .scatter(addresses, values, width, count=1, mask=None)
+        .gather_chunks(addresses, mask=None)            16 bytes a lane as single items (ldmatrix, stmatrix)
+        .scatter_chunks(addresses, chunks, mask=None)
         .load(address, width) -> int                    one address for all lanes, as Python ints
         .store(address, width, value)
         .read(address, size) -> uint8 view              whole ranges, checked
@@ -136,6 +138,13 @@ class SharedMemory:
         True
         """
         total = access_size(width, count)
+        return spread(self._get(addresses, total, mask), width, count, mask, addresses.size)
+
+    def gather_chunks(self, addresses: NDArray[Any], mask: LaneMask = None) -> NDArray[Any]:
+        """Loads 16 bytes for each active lane: an array (active lanes,) of 16-byte items, as in ``chunks``."""
+        return self._get(addresses, 16, mask)
+
+    def _get(self, addresses: NDArray[Any], total: int, mask: LaneMask) -> NDArray[Any]:
         index = self._index(addresses, total, mask)
         if index.size:
             words = self._state[total].take(index)
@@ -144,7 +153,7 @@ class SharedMemory:
             word = _WRITTEN_WORD[min(total, 8)]
             if int(np.minimum.reduce(words)) != word or int(np.maximum.reduce(words)) != word:
                 self._state_fault(index, total, "read")
-        return spread(self._bytes[total].take(index), width, count, mask, addresses.size)
+        return self._bytes[total].take(index)
 
     def scatter(
         self, addresses: NDArray[Any], values: UIntArray, width: int, count: int = 1, mask: LaneMask = None
@@ -159,6 +168,19 @@ class SharedMemory:
         [1, 3, 2, 4]
         """
         total = access_size(width, count)
+        self._put(addresses, pack(values, width, count, mask), total, mask)
+
+    def scatter_chunks(self, addresses: NDArray[Any], chunks: NDArray[Any], mask: LaneMask = None) -> None:
+        """Stores 16 bytes for each active lane; ``chunks`` as ``gather_chunks`` returns them.
+
+        >>> memory = SharedMemory(64)
+        >>> memory.scatter_chunks(np.array([16, 48]), np.arange(32, dtype=np.uint8).view(np.complex128))
+        >>> memory.gather_chunks(np.array([48])).view(np.uint8)[:3].tolist()
+        [16, 17, 18]
+        """
+        self._put(addresses, chunks, 16, mask)
+
+    def _put(self, addresses: NDArray[Any], items: NDArray[Any], total: int, mask: LaneMask) -> None:
         index = self._index(addresses, total, mask)
         if not index.size:
             return
@@ -171,7 +193,7 @@ class SharedMemory:
         if self.readers:
             low = int(index.min()) * total + self.base
             self._tell(low, int(index.max()) * total + total + self.base)
-        self._bytes[total][index] = pack(values, width, count, mask)
+        self._bytes[total][index] = items
         self._state[total][index] = _WRITTEN_CHUNK if total == 16 else _WRITTEN_WORD[total]
 
     def update(self, addresses: NDArray[Any], width: int, function: Update, mask: LaneMask = None) -> UIntArray:
