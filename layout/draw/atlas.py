@@ -183,7 +183,7 @@ def _panel(
         data = {"swizzle": ",".join(map(str, entry.swizzle)), "wavefronts": "" if cost is None else cost}
         canvas.cell(cx, cy, _CELL_WIDTH, _CELL_HEIGHT, kind, label, tip, 11, data, ink)
         if entry.hardware:
-            canvas.path(f"M{cx + 7:.1f} {cy + 17:.1f}h{_CELL_WIDTH - 14:.1f}", "arrow")
+            canvas.path(f"M{cx + 7:.1f} {cy + 17:.1f}h{_CELL_WIDTH - 14:.1f}", "under")
         if entry.swizzle == chosen:
             canvas.rect(cx + 1, cy + 1, _CELL_WIDTH - 2, _CELL_HEIGHT - 2, "mark")
     return 32 + len(shifts) * _CELL_HEIGHT

@@ -168,7 +168,9 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
     if table.cut:
         canvas.text(0, y + 8, table.note(), 11, "warn")
         y += 20
-    meaning = "colours: eight bands of the offsets, low to high" if colours == "order" else "colours: columns"
+    meaning = (
+        "colours: eight bands of the offsets, low to high" if colours == "order" and numeric else "colours: columns"
+    )
     if numeric and span >= GROUPS and colours == "order":
         y = canvas.legend(
             0,

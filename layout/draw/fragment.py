@@ -81,6 +81,7 @@ def draw_fragment(
     left, top = text_width(corner, 10) + 12, 83.0 if note else 66.0
     canvas.text(0, top - 6, corner, 10, "faint")
     _names(canvas, left, top, rows, columns, width, height)
+    canvas.rect(left, top, columns * width, rows * height, "empty")
     for thread, elements in held.items():
         listed = "; ".join(f"{value_name} {v} ({r},{c})" for v, (r, c) in elements[:_LISTED])
         more = f"; and {len(elements) - _LISTED} more" if len(elements) > _LISTED else ""

@@ -65,14 +65,14 @@ def coordinate(index: int, shape: Any) -> Any:
 
 
 def spell(value: Any) -> str:
-    """A coordinate or tuple without spaces.
+    """A coordinate or tuple without spaces, _ for None.
 
-    >>> spell((1, (0, 2)))
-    '(1,(0,2))'
+    >>> spell((1, (0, None)))
+    '(1,(0,_))'
     """
     if isinstance(value, tuple):
         return "(" + ",".join(spell(v) for v in value) + ")"
-    return str(value)
+    return "_" if value is None else str(value)
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def tile_order(
     if panel:
         for start in range(0, height, panel):
             rows_here = min(panel, height - start)
-            canvas.rect(left, top + start * tall, width * cell, rows_here * tall, "mark panel", None, {"panel": start})
+            canvas.rect(left, top + start * tall, width * cell, rows_here * tall, "panel", None, {"panel": start})
     y = top + height * tall + 8
     shown = [(group(w), f"wave {w}") for w in range(min(waves, GROUPS))]
     y = canvas.legend(0, y, shown + ([("empty", "colours repeat")] if waves > GROUPS else []))

@@ -70,7 +70,10 @@ def _rules(dark: bool) -> str:
         f".box{{fill:{soft};stroke:{line};stroke-width:1}}",
         f".line{{fill:none;stroke:{line};stroke-width:1}}",
         f".arrow{{fill:none;stroke:{ink};stroke-width:1.3}}",
-        f".mark{{fill:none;stroke:{ink};stroke-width:2.5}}",
+        # On cells, which are bright in both schemes; a panel's edge also runs over the paper.
+        ".mark{fill:none;stroke:#111;stroke-width:2.5}",
+        ".under{fill:none;stroke:#111;stroke-width:1.5}",
+        f".panel{{fill:none;stroke:{ink};stroke-width:2.5}}",
         f".warnline{{fill:none;stroke:{warn};stroke-width:2}}",
         f".shared{{fill:{'#0b6b53' if dark else '#00543d'}}}",
         f".owner:hover .cell{{stroke:{ink};stroke-width:2.5}}",
