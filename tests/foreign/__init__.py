@@ -1,0 +1,1 @@
+"""GEMM kernels that others wrote or compiled, executed by the emulator."""
