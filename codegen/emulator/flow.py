@@ -64,7 +64,18 @@ def build_blocks(body: Body, waits: Callable[[Instruction], bool]) -> tuple[list
             block.successors, block.stops = (), True
         else:
             block.successors = (following,)
+    # A branch to a lone ret is an exit: its threads leave at once instead of waiting there for the others.
+    ends = {index for index, block in enumerate(blocks) if _only_ends(block)}
+    for block in blocks:
+        block.successors = tuple(EXIT if successor in ends else successor for successor in block.successors)
     return blocks, everything
+
+
+def _only_ends(block: Block) -> bool:
+    if len(block.instructions) != 1:
+        return False
+    last = block.instructions[0][1]
+    return last.parts[0] in ENDS and last.guard is None
 
 
 def reachable(blocks: Sequence[Block]) -> set[int]:

@@ -31,7 +31,7 @@ class Gang:
     """Threads `base .. base + width - 1` of a block, of which `mask` execute."""
 
     __slots__ = (
-        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "join", "laneid", "local", "mask",
+        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "ended", "join", "laneid", "local", "mask",
         "open", "parameters", "parent", "pc", "program", "registers", "start", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
         "warps_cache", "width",
     )  # fmt: skip
@@ -54,6 +54,7 @@ class Gang:
         self.open = 0
         self.join = EXIT
         self.direct = False
+        self.ended = False
         self.collapsed: dict[int, Value] = {}
         self.start = 0
         self.waiting: Any = None
@@ -164,7 +165,7 @@ class Gang:
         new.at, new.carry, new.local = self.at, self.carry, self.local
         new.mask, new.pc, new.start, new.stop, new.parent = mask, pc, pc, join, self
         new.children, new.arrived, new.collapsed = [], [], {}
-        new.open, new.join, new.direct = 0, EXIT, False
+        new.open, new.join, new.direct, new.ended = 0, EXIT, False, False
         new.warps_cache = None
         new.waiting = None
         new.registers = self.registers[:]
@@ -202,9 +203,39 @@ class Gang:
         self.cta.machine.divide(self)
         return SPLIT
 
+    def loosen(self) -> Gang | None:
+        """Lets the warps that wait at the join go on alone, when the others wait for them: hardware joins threads of a warp only.
+
+        Returns the new gang, or None if there is none to make. All parts meet again where this gang itself would end.
+        """
+        running = [child for child in self.children if child not in self.arrived and not child.ended]
+        every = np.ones(self.width, np.bool_) if self.mask is None else self.mask
+        busy = np.zeros(self.width, np.bool_)
+        for child in running:
+            busy |= child.mask
+        waiting = every & ~busy
+        pad = -self.width % 32
+        shared = np.pad(waiting, (0, pad)).reshape(-1, 32).any(axis=1) & np.pad(busy, (0, pad)).reshape(-1, 32).any(
+            axis=1
+        )
+        if not running or not waiting.any() or shared.any() or self.join == self.stop:
+            return None
+        direct, arrived, join, children = self.direct, self.arrived, self.join, running
+        self.direct = direct or len(arrived) > 1
+        self._merge()
+        new = self.child(waiting, join, self.stop)
+        for child in children:
+            child.stop = self.stop
+        self.children = [*children, new]
+        self.arrived, self.direct = [], False
+        self.join = self.pc = self.stop
+        self.open = len(self.children)
+        return new
+
     def finish_child(self, child: Gang, exited: bool) -> bool:
         """A child has come to the join, or its threads have exited. Returns whether the parent may go on (or end: mask empty)."""
         self.open -= 1
+        child.ended = True
         if not exited:
             self.arrived.append(child)
         if self.open:

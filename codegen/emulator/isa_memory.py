@@ -35,6 +35,7 @@ def _split(e: Emitter, i: Instruction) -> tuple[str, frozenset[str], int, str]:
     return space, frozenset(order), count, kind
 
 
+_STORED_ASYNC = frozenset({"b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"})
 _OPERATIONS = frozenset({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas", "noftz"})
 
 
@@ -95,6 +96,9 @@ def _ld_param(e: Emitter, i: Instruction, source: Bracket, items: tuple[Operand,
 
 @instruction("st")
 def _st(e: Emitter, i: Instruction) -> None:
+    if i.parts[1] == "async":
+        _st_async(e, i)
+        return
     space, order, count, kind = _split(e, i)
     items = e.items(i.operands[1])
     width = TYPE_BYTES[kind]
@@ -113,6 +117,26 @@ def _st(e: Emitter, i: Instruction) -> None:
     ordering = f", {sorted(order)!r}" if order - {"weak", "volatile"} else ""
     packed = values[0] if count == 1 else f"({', '.join(values)},)"
     e.line(f"store_{space}(g, {e.mask}, {address}, {packed}, {width}, {count}{ordering})")
+
+
+def _st_async(e: Emitter, i: Instruction) -> None:
+    """PTX ISA 9.7.9.12, the form with an mbarrier; vectors fill at most 16 bytes."""
+    kind = i.parts[-1]
+    e.allow("async", "weak", "shared::cluster", "mbarrier::complete_tx::bytes", "v2", "v4", *_STORED_ASYNC)
+    items = e.items(i.operands[1])
+    if kind not in _STORED_ASYNC or "mbarrier::complete_tx::bytes" not in i.parts or len(i.operands) != 3:
+        e.unsupported("this form")
+    width = TYPE_BYTES[kind]
+    count = next((int(part[1]) for part in i.parts if part in ("v2", "v4")), 1)
+    if len(items) != count or width * count > 16:
+        e.unsupported(f"{len(items)} sources of {width} bytes")
+    values = "".join(f"{e.use(item, 8 * width, kind)}, " for item in items)
+    if "shared::cluster" in i.parts:
+        target, barrier = (_address(e, i.operands[n], "cluster") for n in (0, 2))
+    else:
+        target, barrier = (f"shared_of_generic(g, {e.address(i.operands[n], 64)})" for n in (0, 2))
+    e.at()
+    e.line(f"store_async(g, {e.mask}, {target}, {barrier}, ({values}), {width})")
 
 
 @instruction("atom", "red")

@@ -134,6 +134,13 @@ def enter_blocking(e: Emitter, i: Instruction, block: int, following: int) -> No
     e.at()
 
 
+def _by_value(e: Emitter, values: tuple[str, ...], block: int, following: int) -> None:
+    """Threads with different barriers go on as gangs of their own."""
+    if not all(value.isdigit() for value in values):
+        e.line(f"sides = split_by_value(g, ({', '.join(values)},), {block}, {following})")
+        e.line("if sides is not None: return sides")
+
+
 @blocking("bar.sync", "barrier.sync", "bar.cta", "barrier.cta", "bar.red", "barrier.red", "bar.warp")
 def _bar(e: Emitter, i: Instruction, block: int, following: int) -> None:
     enter_blocking(e, i, block, following)
@@ -146,11 +153,14 @@ def _bar(e: Emitter, i: Instruction, block: int, following: int) -> None:
     if parts[0] == "sync":
         number = e.use(i.operands[0], 32)
         count = e.use(i.operands[1], 32) if len(i.operands) > 1 else "0"
+        _by_value(e, (number, count), block, following)
         e.line(f"if bar_sync(g, {number}, {count}, {aligned}): return {following}")
         e.line(f"g.pc = {following}")
         e.line("return PARK")
     elif parts[0] == "arrive":
-        e.line(f"bar_arrive(g, {e.use(i.operands[0], 32)}, {e.use(i.operands[1], 32)}, {aligned})")
+        number, count = e.use(i.operands[0], 32), e.use(i.operands[1], 32)
+        _by_value(e, (number, count), block, following)
+        e.line(f"bar_arrive(g, {number}, {count}, {aligned})")
         e.line(f"return {following}")
     else:
         e.unsupported("barrier reductions")

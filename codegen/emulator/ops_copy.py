@@ -10,6 +10,7 @@ import numpy as np
 from . import bulk_copy, tensor_copy
 from .cta import RANK_SHIFT, Barrier, BulkGroups, Cta
 from .errors import EmulationError
+from .faults import MemoryAccessError
 from .ops_barrier import Who, phase_check
 from .values import Value, signed
 
@@ -36,6 +37,16 @@ _Text = tuple[str, Any, Any]
 def _text(parts: _Text) -> str:
     what, where, bound = parts
     return f"{what} {where}" if bound is None else f"{what} {where} of {bound.map.dtype} tensor {bound.map.shape}"
+
+
+def _inside(cta: Cta, ranges: Any) -> None:
+    """The whole of a copy must lie in the block's shared memory."""
+    shared = cta.shared
+    for low, high in ranges:
+        if low < shared.base or high > shared.base + shared.size:
+            raise MemoryAccessError(
+                "out of bounds", f"a copy of the shared bytes {low:#x}..{high - 1:#x}; {shared.extent()}"
+            )
 
 
 class _Load:
@@ -91,14 +102,16 @@ def tensor_load(
     for lane, (to, at, bar, mask, *where) in _threads(g, m, *given):
         bound = launch.tensor_map(at)
         position = tuple(signed(one, 32) for one in where)
-        tensor_copy._check(bound, position, to, False)
-        ranges = tensor_copy._ranges(tensor_copy._place(bound, to), to)
+        tensor_copy.check(bound, position, to)
+        ranges = tensor_copy.shared_ranges(bound, to)
         targets = []
         for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask):
             stamp = None
             if cta.races is not None:
                 shift = address - to
-                stamp = cta.races.bulk_load(g, lane, cta, [(low + shift, high + shift) for low, high in ranges], one)
+                places = [(low + shift, high + shift) for low, high in ranges]
+                _inside(cta, places)
+                stamp = cta.races.bulk_load(g, lane, cta, places, one)
             targets.append((cta, address, one, stamp))
 
         def move(cta: Cta, address: int, bound: Any = bound, position: Any = position) -> int:
@@ -127,10 +140,12 @@ def bulk_load(
         for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask):
             stamp = None
             if cta.races is not None:
+                _inside(cta, [(address, address + length)])
                 stamp = cta.races.bulk_load(g, lane, cta, [(address, address + length)], one)
             targets.append((cta, address, one, stamp))
         home = None if from_global else g.cta.cluster.of_address(at)
         if home is not None and home.races is not None:
+            _inside(home, [(at, at + length)])
             home.races.bulk_source(g, lane, home, [(at, at + length)], targets[0][2])
 
         def move(cta: Cta, address: int, at: int = at, length: int = length, home: Cta | None = home) -> int:
@@ -185,6 +200,7 @@ def _lanes(g: Gang, m: Any) -> Any:
 def _issue_store(g: Gang, lane: int, ranges: Any, move: Any, text: _Text) -> None:
     groups = _groups(g, lane)
     if g.cta.races is not None:
+        _inside(g.cta, ranges)
         g.cta.races.bulk_store(g, lane, g.cta, ranges, groups)
     operation = _Store(g.at, move, text)
     groups.open.append(operation)
@@ -202,8 +218,8 @@ def tensor_store(
     for lane, (at, start, *where) in _threads(g, m, tensor, source, *coordinates):
         bound = launch.tensor_map(at)
         position = tuple(signed(one, 32) for one in where)
-        tensor_copy._check(bound, position, start, True)
-        ranges = tensor_copy._ranges(tensor_copy._place(bound, start), start)
+        tensor_copy.check(bound, position, start, store=True)
+        ranges = tensor_copy.shared_ranges(bound, start)
 
         def move(bound: Any = bound, position: Any = position, start: int = start) -> None:
             if reduction is None:
@@ -298,6 +314,8 @@ def copy_async(g: Gang, m: Any, target: Value, source: Value, size: int, filled:
         sizes = np.where(ignored, 0, sizes)
     cta = g.cta
     if cta.races is not None:
+        used = to if m is None else to[m]
+        _inside(cta, [(int(used.min()), int(used.max()) + size)])
         cta.races.generic(g, m, cta, to, size, True)
     cta.launch.banks.count(g, m, to, size, "st")
 

@@ -121,12 +121,12 @@ def load_matrix(g: Gang, m: Any, address: Value, count: int, trans: bool) -> Any
     cta = g.cta
     addresses = array_of(address, 4, g.width)
     rows = _rows(g, m, count)
+    found = matrix_moves.ldmatrix(cta.shared, addresses if lanes is None else addresses[lanes], count, trans)
     if cta.races is not None:
         cta.races.generic(g, rows, cta, addresses, 16, False)
     cta.launch.banks.count(g, rows, addresses, 16, "ldmatrix", count)
     if lanes is None:
-        return list(matrix_moves.ldmatrix(cta.shared, addresses, count, trans))
-    found = matrix_moves.ldmatrix(cta.shared, addresses[lanes], count, trans)
+        return list(found)
     full = np.zeros((count, g.width), np.uint32)
     full[:, lanes] = found
     return list(full)
@@ -139,13 +139,14 @@ def store_matrix(g: Gang, m: Any, address: Value, values: tuple[Value, ...], tra
     cta.machine.idle = 0
     addresses = array_of(address, 4, g.width)
     rows = _rows(g, m, len(values))
+    registers = np.array([array_of(value, 4, g.width) for value in values])
+    if lanes is None:
+        matrix_moves.stmatrix(cta.shared, addresses, registers, trans)
+    else:
+        matrix_moves.stmatrix(cta.shared, addresses[lanes], registers[:, lanes], trans)
     if cta.races is not None:
         cta.races.generic(g, rows, cta, addresses, 16, True)
     cta.launch.banks.count(g, rows, addresses, 16, "stmatrix", len(values))
-    registers = np.array([array_of(value, 4, g.width) for value in values])
-    if lanes is not None:
-        addresses, registers = addresses[lanes], registers[:, lanes]
-    matrix_moves.stmatrix(cta.shared, addresses, registers, trans)
 
 
 def move_matrix(g: Gang, m: Any, value: Value) -> Value:

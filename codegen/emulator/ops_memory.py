@@ -55,8 +55,13 @@ def load_shared(g: Gang, m: Any, address: Value, width: int, count: int, order: 
 
 
 def _load_block(g: Gang, m: Any, cta: Cta, address: Value, width: int, count: int) -> Any:
+    found = _load_bytes(g, m, cta, address, width, count)
     if cta.races is not None:
         cta.races.generic(g, m, cta, address, width * count, False)
+    return found
+
+
+def _load_bytes(g: Gang, m: Any, cta: Cta, address: Value, width: int, count: int) -> Any:
     if address.__class__ is int:
         if width * count <= 8 or count == 1:
             return _split_int(cta.shared.load(address, width * count), width, count)
@@ -75,8 +80,12 @@ def store_shared(g: Gang, m: Any, address: Value, value: Any, width: int, count:
 
 def _store_block(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: int, count: int) -> None:
     g.cta.machine.idle = 0
+    _store_bytes(g, m, cta, address, value, width, count)
     if cta.races is not None:
         cta.races.generic(g, m, cta, address, width * count, True)
+
+
+def _store_bytes(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: int, count: int) -> None:
     if address.__class__ is int:
         # All threads write one address: one of them wins, here the last.
         lane = _last_lane(g, m)
@@ -392,7 +401,6 @@ def atomic(
     g: Gang, m: Any, space: str, operation: str, kind: str, address: Value, values: tuple[Value, ...], order: Any
 ) -> Any:
     """atom and red: returns the old values."""
-    g.cta.machine.idle = 0
     width = {"b": 1, "u": 1, "s": 1, "f": 1}[kind[0]] and int(
         "".join(c for c in kind.split("x")[0] if c.isdigit())
     ) // 8
@@ -413,7 +421,10 @@ def atomic(
     operands = [array_of(value, width, lanes) for value in values]
 
     def change(old: Any, who: Any) -> Any:
-        return _combine(operation, kind, old, [operand[who] for operand in operands])
+        new = _combine(operation, kind, old, [operand[who] for operand in operands])
+        if bool((new != old).any()):
+            g.cta.machine.idle = 0  # an atomic that changes nothing is a poll
+        return new
 
     if space == "global":
         if g.cta.races is not None:

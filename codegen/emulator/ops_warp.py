@@ -332,6 +332,19 @@ def split_off(g: Gang, mask: Any, block: int, following: int) -> int:
     return g.split([(mask, block), (every & ~mask, following)], following)
 
 
+def split_by_value(g: Gang, values: tuple[Value, ...], block: int, following: int) -> int | None:
+    """Divides a gang whose threads have different values, one side for each; None if all agree."""
+    arrays = [value for value in values if value.__class__ is np.ndarray]
+    if not arrays:
+        return None
+    every = np.ones(g.width, np.bool_) if g.mask is None else g.mask
+    keys = np.stack([array.astype(np.int64) for array in arrays], axis=1)
+    different = np.unique(keys[every], axis=0)
+    if len(different) == 1:
+        return None
+    return g.split([(every & (keys == key).all(axis=1), block) for key in different], following)
+
+
 def clock(g: Gang, width: int) -> int:
     """A clock that never stands still: instructions run so far."""
     g.cta.machine.time += 1

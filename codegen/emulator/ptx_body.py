@@ -111,11 +111,11 @@ class BodyParser:
     def _directive(self, name: str, rest: str) -> None:
         scope = self.scopes[-1]
         if name == ".reg":
-            found = re.match(r"\s*(?:\.v[24]\s*)?\.(\w+)\s+(.*)$", rest, re.S)
-            if found is None or found[1] not in TYPE_BYTES:
+            found = re.match(r"\s*(?:\.v([24])\s*)?\.(\w+)\s+(.*)$", rest, re.S)
+            if found is None or found[2] not in TYPE_BYTES:
                 raise self.module.error(f".reg{rest} is not understood", self.offset)
-            for piece in found[2].split(","):
-                self._declare(scope, piece.strip(), found[1])
+            for piece in found[3].split(","):
+                self._declare(scope, piece.strip(), found[2], int(found[1] or 0))
         elif name in (".shared", ".local", ".const", ".global"):
             variable = parse_variable(name[1:], rest)
             unique = (
@@ -141,9 +141,16 @@ class BodyParser:
         elif name not in (".pragma", ".callprototype", ".maxntid"):
             raise self.module.error(f"directive {name} is not understood", self.offset)
 
-    def _declare(self, scope: _Scope, name: str, kind: str) -> None:
+    def _declare(self, scope: _Scope, name: str, kind: str, elements: int = 0) -> None:
         registers = self.body.registers
-        if name.endswith(">"):
+        if elements:
+            # A vector register is its elements; PTX ISA 5.4.2 gives each two names.
+            items = tuple(Register(f"{name}.{x}", len(registers) + i, kind) for i, x in enumerate("xyzw"[:elements]))
+            scope.names[name] = Vector(items)
+            for item, colour in zip(items, "rgba", strict=False):
+                scope.names[item.name] = scope.names[f"{name}.{colour}"] = item
+            registers.extend([kind] * elements)
+        elif name.endswith(">"):
             prefix, count = name[:-1].split("<")
             scope.ranges[prefix.strip()] = (len(registers), int(count), kind)
             registers.extend([kind] * int(count))

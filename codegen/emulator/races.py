@@ -117,11 +117,16 @@ class ClusterRaces:
     def warp_sync(self, g: Gang, m: Any) -> None:
         """A warp is one agent: its threads are ordered already."""
 
-    def bulk_load(self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier) -> Any:
-        """A copy into shared memory is issued: it may write from now on. Returns the stamp for its completion."""
+    def bulk_load(
+        self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier, generic: bool = False
+    ) -> Any:
+        """A copy into shared memory is issued: it may write from now on. Returns the stamp for its completion.
+
+        `generic` copies (st.async) come after what their thread did, with no fence between proxies.
+        """
         row = self._row(g, lane)
-        self._check_init(barrier, row, g, True)
-        clock = self.clocks[row, 1]
+        self._check_init(barrier, row, g, not generic)
+        clock = self.clocks[row, 0 if generic else 1]
         found = self._shadow(cta).write(Actor(barrier.agent, barrier.phase + 1, clock), ranges, g.at)
         if found:
             self._report(found, cta, row)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RESIDENT = 132
 """Blocks that may run at once: the SMs of an H200, one block on each."""
-QUANTUM = 5_000
+QUANTUM = 2_000
 """Blocks of code after which a gang lets others run."""
 PATIENCE = 4_000
 """Turns without any event after which polling threads count as dead."""
@@ -69,6 +69,8 @@ class Machine:
                 if self.flying:
                     self._complete(all_of_them=not self.shuffled)
                 elif not self._start():
+                    if self._loosen():
+                        continue
                     if self.gangs:
                         raise deadlock_error(self)
                     return
@@ -80,8 +82,6 @@ class Machine:
                 self._complete(all_of_them=not self.shuffled)
             if self.idle > PATIENCE and not self.flying and not self._start():
                 raise deadlock_error(self, polling=True)
-            if self.idle and self.idle % 64 == 0 and not self.flying:
-                self._start()
 
     def step(self, g: Gang) -> None:
         """Runs one gang until it waits, divides, ends or has had its turn."""
@@ -97,7 +97,7 @@ class Machine:
                 budget -= 1
                 if not budget:
                     g.pc, pc = pc, YIELD
-                    self.idle += PATIENCE // 400
+                    self.idle += PATIENCE // 1000
                     break
         except MachineError as fault:
             raise self._located(EmulationError(str(fault)), g) from fault
@@ -110,8 +110,10 @@ class Machine:
         if pc in (stop, EXIT):
             self.finish(g, pc == EXIT)
         elif pc == YIELD:
+            # Perhaps it polls for what another block will do.
             self.idle += 1
             self.ready.append(g)
+            self._start()
         elif pc == SPLIT:
             self.idle = 0
 
@@ -155,6 +157,13 @@ class Machine:
                 self.ready.append(g)
         gangs.clear()
 
+    def _loosen(self) -> bool:
+        """Nobody can go on: warps that wait only for other warps of their gang at a join go on alone."""
+        made = [new for g in self.gangs if g.open for new in (g.loosen(),) if new is not None]
+        self.gangs.extend(made)
+        self.ready.extend(made)
+        return bool(made)
+
     # -- blocks ------------------------------------------------------------------------------------------------------------------
 
     def _start(self) -> bool:
@@ -164,7 +173,6 @@ class Machine:
         cluster = Cluster(self.launch, self, self.next_cluster)
         self.next_cluster += 1
         self.resident += self.cluster_size
-        self.idle = 0
         program = self.launch.program
         for cta in cluster.ctas:
             step = 128 if program.uses_warpgroups else self.launch.threads if self.launch.threads <= 1024 else 128

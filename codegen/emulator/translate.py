@@ -170,7 +170,7 @@ class Program:
             e.number = number
             emit = is_blocking(item)
             assert emit is not None
-            emit(e, item, index, following)
+            emit(e, item, index, block.successors[0])
             e.lines.extend(e.body)
             return []
         instructions = block.instructions
@@ -187,7 +187,7 @@ class Program:
                 continue
             e.emit(item, number)
             position += 1
-        return [f"return {following}"] if not block.stops else ["return EXIT"]
+        return ["return EXIT"] if block.stops else [f"return {block.successors[0]}"]
 
     def _branch(self, e: Emitter, index: int, number: int, item: Instruction, following: int) -> list[str]:
         e.current, e.number = item, number
@@ -199,16 +199,11 @@ class Program:
             name = e.use(item.operands[0], 32)
             return [f"g.at = {number}", f"return diverge_table(g, {name}, {successors!r}, {join})"]
         target = successors[0]
+        following = successors[1] if item.guard is not None else following
         if item.guard is None:
             return [f"return {target}"]
         name = e.use(Register(item.guard.name, item.guard.slot, item.guard.type), 1)
         yes, no = (following, target) if item.negated else (target, following)
-        if target == EXIT:
-            # Threads that end here leave the gang; the others go on.
-            return [
-                f"if {name}.__class__ is bool: return {yes} if {name} else {no}",
-                f"return diverge(g, {name}, {yes}, {no}, {join})",
-            ]
         return [
             f"if {name}.__class__ is bool: return {yes} if {name} else {no}",
             f"g.at = {number}",

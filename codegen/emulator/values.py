@@ -193,10 +193,11 @@ def shift_left(a: Value, b: Value, width: int) -> Value:
     if a.__class__ is not np.ndarray and b.__class__ is not np.ndarray:
         return (a << b) & MASK[width] if b < width else 0
     kind = UNSIGNED[width]
-    b = b.astype(kind) if b.__class__ is np.ndarray else kind(min(b, width))
-    big = b >= width
     a = a if a.__class__ is np.ndarray else kind(a)
-    return np.where(big, kind(0), a << np.where(big, kind(0), b))
+    if b.__class__ is not np.ndarray:
+        return a << kind(b) if b < width else np.zeros_like(a)
+    big = b >= width
+    return np.where(big, kind(0), a << np.where(big, 0, b).astype(kind))
 
 
 def shift_right(a: Value, b: Value, width: int, is_signed: bool) -> Value:
