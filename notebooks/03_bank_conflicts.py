@@ -212,6 +212,15 @@ assert bank_report(Layout((64, 64), (136, 1)), store).wavefronts == 1  # padded 
 access_map(halves, store, swizzle=Swizzle(3, 3, 3), title="one store of the accumulator")
 
 # %% [markdown]
+# Stored by the epilogue, read back by `ldmatrix`, moved by TMA: one swizzle serves all three.
+
+# %%
+together = swizzle_atlas(halves, [store, *matrices, written_by_tma], title="the epilogue's store and ldmatrix together")
+assert together.facts["smallest"] == "3,3,3"
+assert together.facts["ideal"] == 1 + 64
+together
+
+# %% [markdown]
 # ## Measured on an H200
 # Wavefronts of one instruction as ncu counted them, beside the library's prediction from the lanes' byte offsets.
 

@@ -38,8 +38,9 @@ def _unit_bits(accesses: Sequence[Access]) -> int:
     return unit.bit_length() - 1
 
 
-def atlas(layout: Any, accesses: Sequence[Access]) -> tuple[list[AtlasEntry], int, int]:
-    """(entries, ideal wavefronts, wavefronts without a swizzle) of every B <= 5, M and S >= B whose bits are in use.
+def atlas(layout: Any, accesses: Sequence[Access], negative: bool = False) -> tuple[list[AtlasEntry], int, int]:
+    """(entries, ideal wavefronts, wavefronts without a swizzle) of every B <= 5, M and S >= B whose bits are in use; with
+    ``negative`` also of S <= -B.
 
     >>> from stridewright.layout import Layout
     >>> rows = Access(16, lanes=[(i, 0) for i in range(8)], op="ldmatrix", element_bytes=2)
@@ -62,10 +63,11 @@ def atlas(layout: Any, accesses: Sequence[Access]) -> tuple[list[AtlasEntry], in
     top = max(int(addresses.max()).bit_length() for _, addresses, _ in patterns) - unit
     modes = {(mode.bits, mode.base - unit, mode.shift): mode.name for mode in swizzle_modes() if mode.tma_code}
     candidates = [
-        (bits, base, shift)
+        (bits, base, sign * distance)
+        for sign in ((1, -1) if negative else (1,))
         for bits in range(1, _MAXIMUM_BITS + 1)
-        for shift in range(bits, top + 1)
-        for base in range(top + 1 - shift - bits)
+        for distance in range(bits, top + 1)
+        for base in range(top + 1 - distance - bits)
     ]
     if len(candidates) > 4096:
         raise LayoutError(f"{len(candidates)} swizzles: the addresses use {top + unit} bits; look at a smaller tile")
@@ -100,9 +102,9 @@ def swizzle_atlas(layout: Any, accesses: Access | Sequence[Access], title: str |
     '5,0,5'
     """
     accesses = [accesses] if isinstance(accesses, Access) else list(accesses)
-    entries, ideal, plain = atlas(layout, accesses)
-    search = swizzle_search(layout, accesses)
-    chosen = search.swizzle
+    chosen = swizzle_search(layout, accesses).swizzle
+    # The search prefers positive shifts: only where none of them will do are the others shown.
+    entries, ideal, plain = atlas(layout, accesses, negative=chosen is not None and chosen[2] < 0)
     name = title or f"swizzles of {layout}"
     canvas = Canvas()
     canvas.text(0, 14, name, 14, "bold")
@@ -174,7 +176,7 @@ def _panel(
         canvas.text(left - 5, top + (row + 0.5) * _CELL_HEIGHT + 3.5, f"S={shift}", 10, "faint", "end")
     for entry in panel:
         _, base, shift = entry.swizzle
-        cx, cy = left + base * _CELL_WIDTH, top + (shift - shifts[0]) * _CELL_HEIGHT
+        cx, cy = left + base * _CELL_WIDTH, top + shifts.index(shift) * _CELL_HEIGHT
         cost = entry.wavefronts
         note = f", the hardware's {entry.hardware}" if entry.hardware else ""
         tip = f"Swizzle{entry.swizzle}: {'cuts an access in two' if cost is None else f'{cost} wavefronts'}{note}"

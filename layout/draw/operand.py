@@ -12,7 +12,7 @@ from ..hardware.descriptors import CORE_ROWS, OPERAND_K_BYTES, UNIT, MatrixDescr
 from ..hardware.dtypes import data_type
 from ..hardware.tensor_map_driver import driver_arguments
 from .canvas import Canvas, text_width
-from .drawing import Drawing
+from .drawing import Drawing, paragraph
 from .grid import extent_of
 from .style import group
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..hardware.tensor_map import TensorMap
 
 _BIT = 12.0
+_LINE = 110  # characters
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,9 @@ def tensor_map_view(tensor_map: TensorMap, title: str | None = None) -> Drawing:
         canvas.text(0, y, line, 12)
         y += 18
     for problem in problems:
-        canvas.text(0, y, str(problem), 12, "warn")
-        y += 18
+        for line in paragraph(str(problem), _LINE):
+            canvas.text(0, y, line, 12, "warn")
+            y += 18
     if not problems:
         canvas.text(0, y, "the driver would accept it", 12, "good")
         y += 10

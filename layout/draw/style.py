@@ -74,7 +74,6 @@ def _rules(dark: bool) -> str:
         ".mark{fill:none;stroke:#111;stroke-width:2.5}",
         ".under{fill:none;stroke:#111;stroke-width:1.5}",
         f".panel{{fill:none;stroke:{ink};stroke-width:2.5}}",
-        f".warnline{{fill:none;stroke:{warn};stroke-width:2}}",
         f".shared{{fill:{'#0b6b53' if dark else '#00543d'}}}",
         f".owner:hover .cell{{stroke:{ink};stroke-width:2.5}}",
     ]
