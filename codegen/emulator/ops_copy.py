@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOCAL = (1 << RANK_SHIFT) - 1
 
 
-def _threads(g: Gang, m: Any, *values: Value) -> Iterator[tuple[int, tuple[int, ...]]]:
+def each_thread(g: Gang, m: Any, *values: Value) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(lane, values as ints) of each executing thread: every one of them issues a copy of its own."""
     if m is None and g.width == 1:
         yield 0, tuple(int(value) for value in values)
@@ -49,7 +49,7 @@ def _inside(cta: Cta, ranges: Any) -> None:
             )
 
 
-class _Load:
+class InFlight:
     """A copy into shared memory of one block or several, each with its barrier."""
 
     __slots__ = ("move", "place", "targets", "text", "who")
@@ -99,7 +99,7 @@ def tensor_load(
     """cp.async.bulk.tensor into shared memory."""
     launch = g.cta.launch
     given = (target, tensor, barrier, 0 if ranks is None else ranks, *coordinates)
-    for lane, (to, at, bar, mask, *where) in _threads(g, m, *given):
+    for lane, (to, at, bar, mask, *where) in each_thread(g, m, *given):
         bound = launch.tensor_map(at)
         position = tuple(signed(one, 32) for one in where)
         tensor_copy.check(bound, position, to)
@@ -117,7 +117,7 @@ def tensor_load(
         def move(cta: Cta, address: int, bound: Any = bound, position: Any = position) -> int:
             return int(tensor_copy.load(bound, position, cta.shared, address).bytes)
 
-        g.cta.machine.fly(_Load(g, targets, move, ("tensor load of box", position, bound)))
+        g.cta.machine.fly(InFlight(g, targets, move, ("tensor load of box", position, bound)))
 
 
 def bulk_load(
@@ -135,7 +135,7 @@ def bulk_load(
     """cp.async.bulk into shared memory, from global memory or from another block's shared memory."""
     launch = g.cta.launch
     given = (target, source, size, barrier, 0 if ranks is None else ranks)
-    for lane, (to, at, length, bar, mask) in _threads(g, m, *given):
+    for lane, (to, at, length, bar, mask) in each_thread(g, m, *given):
         targets = []
         for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask):
             stamp = None
@@ -157,7 +157,7 @@ def bulk_load(
             bulk_copy.between(home.shared, at, cta.shared, address, length)
             return length
 
-        g.cta.machine.fly(_Load(g, targets, move, ("bulk copy of bytes", length, None)))
+        g.cta.machine.fly(InFlight(g, targets, move, ("bulk copy of bytes", length, None)))
 
 
 # -- stores: tracked by groups ---------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def tensor_store(
     """cp.async.bulk.tensor out of shared memory, and cp.reduce.async.bulk.tensor."""
     launch = g.cta.launch
     shared = g.cta.shared
-    for lane, (at, start, *where) in _threads(g, m, tensor, source, *coordinates):
+    for lane, (at, start, *where) in each_thread(g, m, tensor, source, *coordinates):
         bound = launch.tensor_map(at)
         position = tuple(signed(one, 32) for one in where)
         tensor_copy.check(bound, position, start, store=True)
@@ -235,7 +235,7 @@ def bulk_store(
 ) -> None:
     """cp.async.bulk out of shared memory."""
     memory, shared = g.cta.launch.memory, g.cta.shared
-    for lane, (to, at, length) in _threads(g, m, target, source, size):
+    for lane, (to, at, length) in each_thread(g, m, target, source, size):
 
         def move(to: int = to, at: int = at, length: int = length) -> None:
             if reduction is None or kind is None:
@@ -272,13 +272,13 @@ def bulk_wait(g: Gang, m: Any, pending: int, read: bool) -> None:
 
 def tensor_prefetch(g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...]) -> None:
     """cp.async.bulk.prefetch.tensor."""
-    for _, (at, *where) in _threads(g, m, tensor, *coordinates):
+    for _, (at, *where) in each_thread(g, m, tensor, *coordinates):
         tensor_copy.prefetch(g.cta.launch.tensor_map(at), tuple(signed(one, 32) for one in where))
 
 
 def prefetch_tensormap(g: Gang, m: Any, tensor: Value) -> None:
     """prefetch.tensormap: no effect, but the map must be one."""
-    for _, (at,) in _threads(g, m, tensor):
+    for _, (at,) in each_thread(g, m, tensor):
         g.cta.launch.tensor_map(at)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .cta import Cta
 from .errors import EmulationError
-from .ops_copy import _Load, _threads
+from .ops_copy import InFlight, each_thread
 from .values import Value
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def store_async(g: Gang, m: Any, target: Value, barrier: Value, values: tuple[Va
     if cluster.size < 2:
         raise EmulationError("st.async outside a cluster: its behaviour is undefined unless %cluster_nctarank > 1")
     total = width * len(values)
-    for lane, (to, at, *words) in _threads(g, m, target, barrier, *values):
+    for lane, (to, at, *words) in each_thread(g, m, target, barrier, *values):
         cta, home = cluster.of_address(to), cluster.of_address(at)
         if cta is not home:
             raise EmulationError(
@@ -43,4 +43,4 @@ def store_async(g: Gang, m: Any, target: Value, barrier: Value, values: tuple[Va
             cta.shared.write(address, data)
             return int(data.size)
 
-        g.cta.machine.fly(_Load(g, [(cta, to, one, stamp)], move, ("store of bytes", total, None)))
+        g.cta.machine.fly(InFlight(g, [(cta, to, one, stamp)], move, ("store of bytes", total, None)))
