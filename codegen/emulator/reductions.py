@@ -81,6 +81,8 @@ def _float(old: NDArray[Any], new: NDArray[Any], dtype: str, operation: str) -> 
     left, right = to_float64(old, dtype), to_float64(new, dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         if operation != "add":
+            if np.isnan(left).any() or np.isnan(right).any():
+                raise TensorCopyError("unknown", f"reduction {operation} of a NaN of {dtype} was never measured")
             return round_to_bits((np.fmin if operation == "min" else np.fmax)(left, right), dtype)
         if dtype == "f32":
             total = old.view(np.float32) + new.view(np.float32)

@@ -118,6 +118,16 @@ def test_integer_reductions_are_those_of_python(dtype: str, operation: str, data
     assert int(got.view(kind)[0]) == (exact - low) % (1 << bits) + low
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_floating_minima_and_maxima(dtype: str) -> None:
+    numbers = {"f16": (0x3C00, 0xC000), "bf16": (0x3F80, 0xC000)}[dtype]
+    old, new = np.array(numbers, np.uint16).view(np.uint8), np.array(numbers[::-1], np.uint16).view(np.uint8)
+    for operation, want in (("min", numbers[1]), ("max", numbers[0])):
+        assert reduce_values(old, new, dtype, operation).view(np.uint16).tolist() == [want, want]
+        with pytest.raises(TensorCopyError, match="never measured"):
+            reduce_values(old, np.array([0x7FFF, 0], np.uint16).view(np.uint8), dtype, operation)
+
+
 def test_16_bit_sums_are_rounded_once_to_nearest_even() -> None:
     old = np.array([0x3F80, 0x3F81, 0x7F7F], np.uint16)
     new = np.array([0x3B80, 0x3B80, 0x7F7F], np.uint16)

@@ -99,6 +99,33 @@ def test_a_byte_never_written_may_not_be_read(width: int, count: int) -> None:
         memory.gather(np.array([0, 256 - total]), width, count)
 
 
+def test_the_error_for_bytes_never_written_names_the_first_and_the_last() -> None:
+    memory = SharedMemory(64, BASE)
+    memory.write(BASE, np.zeros(20, np.uint8))
+    with pytest.raises(MemoryAccessError, match=r"0x814\.\.0x81f are read, never written"):
+        memory.read(BASE + 16, 16)
+
+
+def test_stores_cut_values_to_their_width() -> None:
+    shared, whole = SharedMemory(16), GlobalMemory()
+    shared.write(0, np.zeros(16, np.uint8))
+    address = whole.register(np.zeros(16, np.uint8))
+    for memory, start in ((shared, 0), (whole, address)):
+        for width in (1, 2, 4, 8, 16):
+            memory.store(start, width, -1 << 4)
+            assert memory.load(start, width) == (1 << 8 * width) - 16
+            memory.store(start, width, 0)
+        assert memory.read(start, 16).tolist() == [0] * 16
+
+
+def test_guards_are_found_by_overlap() -> None:
+    memory = SharedMemory(64, BASE)
+    memory.guard(BASE + 16, 8, "mbarrier")
+    memory.guard(BASE + 40, 8, "mbarrier")
+    for low, high, count in ((0, 16, 0), (0, 17, 1), (23, 24, 1), (24, 40, 0), (24, 41, 1), (0, 64, 2)):
+        assert len(memory.guards_within(BASE + low, BASE + high)) == count
+
+
 def test_a_guard_forbids_reads_and_writes_of_its_bytes_only() -> None:
     memory = filled()
     memory.guard(BASE + 64, 8, "mbarrier")

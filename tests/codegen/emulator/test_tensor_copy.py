@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stridewright.codegen.emulator.faults import MemoryAccessError, TensorCopyError
 from stridewright.codegen.emulator.memory import GlobalMemory, SharedMemory
-from stridewright.codegen.emulator.tensor_copy import BoundTensorMap, load, prefetch, reduce, store
+from stridewright.codegen.emulator.tensor_copy import BoundTensorMap, check, load, prefetch, reduce, store
 from stridewright.layout import LayoutError
 from stridewright.layout.hardware import TensorMap
 
@@ -264,6 +264,20 @@ def test_reductions_refuse_what_ptx_does_not_have_and_what_was_never_measured() 
     ragged = bind(TensorMap("f32", (13, 4), (64,), (16, 2)), tensor)
     with pytest.raises(TensorCopyError, match="ends inside a 16-byte chunk"):
         reduce(ragged, (0, 0), shared, 0, "add")
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "address", "kind"),
+    [((1, 0), 0, "illegal instruction"), ((0, -1), 0, "illegal instruction"), ((0, 0), 64, "misaligned")],
+)
+def test_reductions_fault_as_stores_do(coordinates: tuple[int, int], address: int, kind: str) -> None:
+    _, bound, shared = box_of_ones("f32", np.float32)
+    with pytest.raises(TensorCopyError) as raised:
+        reduce(bound, coordinates, shared, address, "add")
+    assert raised.value.kind == kind
+    with pytest.raises(TensorCopyError) as raised:
+        check(bound, coordinates, address, store=True)
+    assert raised.value.kind == kind
 
 
 def test_what_lies_outside_is_not_reduced() -> None:
