@@ -11,7 +11,7 @@ An instruction is added by one function in an isa_* table, and a test.
 from __future__ import annotations
 
 from .errors import DeadlockError, EmulationError, ParseError, SourcePlace, UnsupportedInstruction
-from .launch import TensorMapArgument, emulate_ptx
+from .launch import StructArgument, TensorMapArgument, emulate_ptx
 from .report import Access, BankConflicts, EmulationResult, Race
 from .translate import kernels_of
 
@@ -24,6 +24,7 @@ __all__ = [
     "ParseError",
     "Race",
     "SourcePlace",
+    "StructArgument",
     "TensorMapArgument",
     "UnsupportedInstruction",
     "emulate_ptx",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +45,20 @@ class TensorMapArgument:
     byte_offset: int = 0
 
 
+@dataclass(frozen=True)
+class StructArgument:
+    """A struct passed by value that holds pointers: its bytes, and by byte offset the arrays whose addresses go there.
+
+    >>> StructArgument(bytes(16), {8: np.zeros(4, np.float32)}).data.hex()
+    '00000000000000000000000000000000'
+    """
+
+    data: bytes
+    pointers: Mapping[int, NDArray[Any]]
+
+
 Argument = Any
-"""ndarray | numpy scalar | int | TensorMapArgument | bytes | None"""
+"""ndarray | numpy scalar | int | TensorMapArgument | StructArgument | bytes | None"""
 
 
 class Launch:
@@ -156,6 +168,13 @@ class Launch:
                 raise EmulationError(f"{where}: the driver would refuse this tensor map: {problems[0]}")
             self.tensor_maps[PARAM_WINDOW + parameter.offset] = BoundTensorMap(argument.map, self.memory, address)
             return bytes(128)
+        if isinstance(argument, StructArgument):
+            data = bytearray(self._sized(bytes(argument.data), parameter, where))
+            for offset, array in argument.pointers.items():
+                if not 0 <= offset <= len(data) - 8:
+                    raise EmulationError(f"{where}: a pointer at byte {offset} does not fit")
+                data[offset : offset + 8] = struct.pack("<Q", self.memory.register(array, f"{parameter.name}+{offset}"))
+            return bytes(data)
         if argument is None:
             return self._sized(bytes(parameter.size if parameter.size == 8 else 0), parameter, where)
         if isinstance(argument, bytes | bytearray):

@@ -148,6 +148,9 @@ def _done(barrier: Barrier, value: int, by_parity: bool) -> bool:
 def try_wait(g: Gang, address: Value, value: Value, by_parity: bool, blocks: bool, acquire: bool) -> Value | None:
     """try_wait and test_wait: whether the phase is complete; None: the gang is parked until a phase completes."""
     cta = g.cta
+    if by_parity and cta.launch.lenient:
+        # PTX allows 0 and 1 only; the chip takes the lowest bit, and Triton relies on it.
+        value = value & 1
     if address.__class__ is int and value.__class__ is int:
         barrier = cta.barriers.get(address) or cta.barrier(address)
         if _done(barrier, value, by_parity):

@@ -80,9 +80,30 @@ def store_shared(g: Gang, m: Any, address: Value, value: Any, width: int, count:
 
 def _store_block(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: int, count: int) -> None:
     g.cta.machine.idle = 0
+    if cta.races is None:
+        _store_bytes(g, m, cta, address, value, width, count)
+        return
+    size = width * count
+    lenient = g.cta.launch.lenient
+    before = _peek(cta, m, address, size) if lenient else None
     _store_bytes(g, m, cta, address, value, width, count)
-    if cta.races is not None:
-        cta.races.generic(g, m, cta, address, width * count, True)
+    # Threads that store what is there already, or the same at once, without order: harmless, and Triton does it.
+    unchanged = before is not None and before == _peek(cta, m, address, size)
+    alike = (
+        lenient
+        and address.__class__ is int
+        and all(part.__class__ is int for part in ((value,) if count == 1 else value))
+    )
+    cta.races.generic(g, m, cta, address, size, True, unchanged, alike)
+
+
+def _peek(cta: Cta, m: Any, address: Value, size: int) -> bytes:
+    """The bytes at the addresses of a store, whatever they are."""
+    offsets = np.atleast_1d(np.asarray(address, np.int64) - cta.shared.base)
+    if m is not None and offsets.size > 1:
+        offsets = offsets[m]
+    index = np.clip(offsets[:, None] + np.arange(size), 0, max(cta.shared.bytes.size - 1, 0))
+    return cta.shared.bytes[index].tobytes() + cta.shared.state[index].tobytes()
 
 
 def _store_bytes(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: int, count: int) -> None:

@@ -90,8 +90,21 @@ class ClusterRaces:
 
     # -- accesses ----------------------------------------------------------------------------------------------------------------
 
-    def generic(self, g: Gang, m: Any, cta: Cta, address: Any, size: int, write: bool) -> None:
-        """Loads and stores of threads."""
+    def generic(
+        self,
+        g: Gang,
+        m: Any,
+        cta: Cta,
+        address: Any,
+        size: int,
+        write: bool,
+        unchanged: bool = False,
+        alike: bool = False,
+    ) -> None:
+        """Loads and stores of threads. `unchanged`: a store of what is there already, which no other store can be in conflict with;
+
+        `alike`: one value by all threads of the gang, which are in no conflict with each other.
+        """
         shadow = self._shadow(cta)
         for row in self._rows(g, m):
             clock = self.clocks[row, 0]
@@ -105,6 +118,10 @@ class ClusterRaces:
                 mask = None if m is None else m[part]
                 access = shadow.write_lanes if write else shadow.read_lanes
                 found = access(actor, address[part], size, g.at, mask)
+            if unchanged:
+                found = [one for one in found if one.kind != "write after write"]
+            elif alike:
+                found = [one for one in found if one.kind != "write after write" or one.other_where != g.at]
             if found:
                 self._report(found, cta, row)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stridewright.codegen.emulator import EmulationError, emulate_ptx
+from stridewright.codegen.emulator import EmulationError, StructArgument, emulate_ptx
 
 from .harness import HEAD, run_cuda
 
@@ -166,3 +166,29 @@ def test_arguments_are_checked() -> None:
             emulate_ptx(text, "k", **{"grid": 1, "block": 32, "args": [array, 7, 1.5], **options})
     with pytest.raises(EmulationError, match="no kernel 'other'"):
         emulate_ptx(text, "other", 1, 32, [])
+
+
+def test_a_struct_may_hold_pointers() -> None:
+    source = """struct View { int n; int *data; };
+    extern "C" __global__ void k(View v) { if (threadIdx.x < v.n) v.data[threadIdx.x] = v.n; }"""
+    out = np.zeros(32, np.int32)
+    run_cuda(source, "k", 1, 32, [StructArgument(np.array([7, 0, 0, 0], np.int32).tobytes(), {8: out})])
+    assert out.tolist() == [7] * 7 + [0] * 25
+    with pytest.raises(EmulationError, match="does not fit"):
+        run_cuda(source, "k", 1, 32, [StructArgument(bytes(16), {12: out})])
+
+
+def test_equal_values_stored_without_order_are_harmless_where_compilers_do_it() -> None:
+    source = """extern "C" __global__ void k(int *out, int step) {
+        __shared__ volatile int flag;
+        flag = 7 + step * (threadIdx.x / 32);
+        __syncthreads();
+        out[threadIdx.x] = flag;
+    }"""
+    out = np.zeros(64, np.int32)
+    assert [race.kind for race in run_cuda(source, "k", 1, 64, [out, np.int32(0)]).races] == ["write after write"]
+    assert run_cuda(source, "k", 1, 64, [out, np.int32(0)], strict=False).races == ()
+    assert out.tolist() == [7] * 64
+    assert [race.kind for race in run_cuda(source, "k", 1, 64, [out, np.int32(1)], strict=False).races] == [
+        "write after write"
+    ]
