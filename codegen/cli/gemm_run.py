@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -125,6 +126,7 @@ def make_inputs(gemm: Gemm, values: str, seed: int) -> tuple[np.ndarray[Any, Any
 
     from .machine_commands import numpy_type
 
+    _require_memory(gemm)
     rng = np.random.default_rng(seed)
     problem = gemm.config.problem
     made = []
@@ -133,6 +135,17 @@ def make_inputs(gemm: Gemm, values: str, seed: int) -> tuple[np.ndarray[Any, Any
         drawn = rng.integers(-3, 4, shape) if values == "integers" else rng.standard_normal(shape, np.float32)
         made.append(drawn.astype(numpy_type(dtype)))
     return made[0], made[1]
+
+
+def _require_memory(gemm: Gemm) -> None:
+    # Inputs are drawn as float32 or int64 and the largest of them is held beside its rounded form.
+    needed = 10 * gemm.k * max(gemm.m, gemm.n) + 2 * (gemm.m + gemm.n) * gemm.k + 2 * gemm.m * gemm.n
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise ValueError(
+            f"m={gemm.m}, n={gemm.n}, k={gemm.k}: A, B and D need {needed / 2**30:.0f} GiB of host memory to be drawn and "
+            f"checked, and there are {there / 2**30:.0f} GiB; Gemm(...) on your own arrays has no such limit"
+        )
 
 
 def run(make: Callable[[], Gemm], where: str, values: str = "normal", seed: int = 0, progress: bool = False) -> Run:

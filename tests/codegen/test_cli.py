@@ -153,6 +153,7 @@ def test_gpu_that_is_not_there_is_refused_with_the_reason(monkeypatch: pytest.Mo
         (("gemm", "256", "256", "64", "--set", "tile_n=204"), "tile_n=204: must be a multiple of 8"),
         (("gemm", "256", "256", "64", "--set", "tile_n=200", "--set", "tile_m=256", "--set", "consumers=1"), "tile"),
         (("gemm", "256", "256", "64", "--set", "tile_m=256", "--set", "tile_n=256", "--set", "stages=8"), "stages"),
+        (("gemm", "2000000000", "8", "8", "--on", "emulator"), "GiB of host memory"),
         (("gemm", "8", "8", "8", "--set", "tile_n"), "must be NAME=VALUE"),
         (("gemm", "8", "8", "8", "--set", "colour=5"), "colour"),
         (("layout", "(4,8"), "(4,8"),
