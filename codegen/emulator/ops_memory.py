@@ -90,11 +90,17 @@ def _store_block(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: i
     # Threads that store what is there already, or the same at once, without order: harmless, and Triton does it.
     unchanged = before is not None and before == _peek(cta, m, address, size)
     alike = (
-        lenient
-        and address.__class__ is int
-        and all(part.__class__ is int for part in ((value,) if count == 1 else value))
+        lenient and address.__class__ is int and all(_agree(part, m) for part in ((value,) if count == 1 else value))
     )
     cta.races.generic(g, m, cta, address, size, True, unchanged, alike)
+
+
+def _agree(value: Value, m: Any) -> bool:
+    """Whether all executing threads have one value."""
+    if value.__class__ is not np.ndarray:
+        return True
+    used = value if m is None else value[m]
+    return bool((used == used[0]).all())
 
 
 def _peek(cta: Cta, m: Any, address: Value, size: int) -> bytes:
@@ -103,7 +109,7 @@ def _peek(cta: Cta, m: Any, address: Value, size: int) -> bytes:
     if m is not None and offsets.size > 1:
         offsets = offsets[m]
     index = np.clip(offsets[:, None] + np.arange(size), 0, max(cta.shared.bytes.size - 1, 0))
-    return cta.shared.bytes[index].tobytes() + cta.shared.state[index].tobytes()
+    return bytes(cta.shared.bytes[index].tobytes() + cta.shared.state[index].tobytes())
 
 
 def _store_bytes(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: int, count: int) -> None:
