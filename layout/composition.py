@@ -17,8 +17,10 @@ in its run. Everything below follows from this form:
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+from .basis import E
 from .carries import first_break, largest_residue, resolve_carries
 from .core import Layout, _set_steps, make
 from .errors import LayoutError
@@ -77,6 +79,8 @@ def compose_flat(a: Layout, b: Layout) -> Layout:
         from . import symbolic
 
         return symbolic.compose(a, b)
+    if type(b.stride) is E or (type(b.stride) is tuple and E in map(type, b.flat[1])):
+        return _compose_coordinates(a, b)
     slope, breaks = steps_of(a)
     parts: list[tuple[int, int, Any]] = []  # (extent, stride in b, stride in R) of every mode of R
     shape = b.shape
@@ -85,17 +89,56 @@ def compose_flat(a: Layout, b: Layout) -> Layout:
     else:
         shapes, strides = _split(shape, b.stride, slope, breaks, parts, a, b)
     if len(parts) > 1:
-        for p, _ in breaks:
-            total = 0
-            for n, e, _r in parts:
-                span = e * (n - 1)
-                total += span if 0 <= span < p else (0 if e % p == 0 else largest_residue(e % p, n, p))
-            if total >= p:
-                problem = resolve_carries(slope, breaks, parts)
-                if problem is not None:
-                    raise _not_additive(a, b, parts, problem)
-                break
+        _check_additive(slope, breaks, parts, a, b)
     return make(shapes, strides)
+
+
+def _check_additive(slope: Any, breaks: Any, parts: Any, a: Layout, b: Layout) -> None:
+    """Raises unless the parts add up: unless no sum of residues reaches a break, or the carries cancel."""
+    for p, _ in breaks:
+        total = 0
+        for n, e, _r in parts:
+            span = e * (n - 1)
+            total += span if 0 <= span < p else (0 if e % p == 0 else largest_residue(e % p, n, p))
+        if total >= p:
+            problem = resolve_carries(slope, breaks, parts)
+            if problem is not None:
+                raise _not_additive(a, b, parts, problem)
+            return
+
+
+def _compose_coordinates(a: Layout, b: Layout) -> Layout:
+    """Where the offsets of b are coordinates: each mode of b that steps along a coordinate is composed with that mode of a."""
+    parts: dict[tuple[int, ...], list[tuple[int, int, Any]]] = {}
+
+    def walk(t: Any, e: Any) -> tuple[Any, Any]:
+        if type(t) is tuple:
+            pairs = [walk(u, f) for u, f in zip(t, e, strict=True)]
+            return tuple([p[0] for p in pairs]), tuple([p[1] for p in pairs])
+        if e == 0:
+            return t, 0
+        if type(e) is not E or len(e.terms) > 1:
+            raise LayoutError(
+                f"compose({a}, {b}): the mode {t}:{e} of {b} does not step along one coordinate of {a}; "
+                f"a layout of coordinates has strides such as 2@0 in every mode"
+            )
+        path, step = e.terms[0]
+        try:
+            mode = a[path]
+        except LayoutError:
+            raise LayoutError(f"compose({a}, {b}): {a} has no coordinate {'.'.join(map(str, path))}") from None
+        slope, breaks = steps_of(mode)
+        return _split(t, step, slope, breaks, parts.setdefault(path, []), mode, Layout(t, step))
+
+    shape, stride = walk(b.shape, b.stride)
+    paths = sorted(parts)
+    for one, other in pairwise(paths):
+        if other[: len(one)] == one:
+            raise LayoutError(f"compose({a}, {b}): {b} steps along the coordinate {one} and along {other} inside it")
+    for path, along in parts.items():
+        slope, breaks = steps_of(a[path])
+        _check_additive(slope, breaks, along, a[path], b)
+    return make(shape, stride)
 
 
 def _walk(shape: Any, stride: Any, slope: Any, breaks: Any, parts: Any, a: Layout, b: Layout) -> tuple[Any, Any]:
@@ -113,8 +156,6 @@ def _walk(shape: Any, stride: Any, slope: Any, breaks: Any, parts: Any, a: Layou
 
 def _split(t: int, e: int, slope: Any, breaks: Any, parts: Any, a: Layout, b: Layout) -> tuple[Any, Any]:
     """The modes of R that stand for the mode (t, e) of b."""
-    if type(e) is not int:
-        raise LayoutError(f"compose: {b} has the stride {e}, which is not a number that {a} could take")
     shapes: list[int] = []
     strides: list[Any] = []
     left, step = t, e

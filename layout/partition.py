@@ -66,9 +66,12 @@ def make_tv_layout(threads: Any, values: Any) -> tuple[tuple[int, ...], Layout]:
     owners = raked_product(threads, values)
     tile = tuple([product(m.shape) for m in owners])
     both = Layout((size(threads), size(values)))
+    for what, numbers in (("threads", threads), ("values", values)):
+        if size(right_inverse(numbers)) != size(numbers):
+            raise LayoutError(
+                f"make_tv_layout: {numbers} does not number its {what} 0 to {size(numbers) - 1}, each once"
+            )
     inverse = right_inverse(owners)
-    if size(inverse) != size(both):
-        raise LayoutError(f"threads {threads} and values {values} do not number every element of the tile {tile} once")
     return tile, compose_flat(inverse, both)
 
 
