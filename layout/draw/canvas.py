@@ -81,9 +81,7 @@ class Canvas:
         start += f' class="{kind}"{_attributes(data)}'
         self.parts.append(f"{start}/>" if tip is None else f"{start}><title>{escape(tip)}</title></rect>")
 
-    def text(
-        self, x: float, y: float, text: object, size: float = 12, kind: str = "", anchor: str = "start", tip: str = ""
-    ) -> None:
+    def text(self, x: float, y: float, text: object, size: float = 12, kind: str = "", anchor: str = "start") -> None:
         """A line of text with its baseline at ``y``; ``anchor`` start, middle or end."""
         words = str(text)
         width = text_width(words, size)
@@ -94,8 +92,7 @@ class Canvas:
             start += f' class="{kind}"'
         if anchor != "start":
             start += f' text-anchor="{anchor}"'
-        title = f"<title>{escape(tip)}</title>" if tip else ""
-        self.parts.append(f"{start}>{title}{escape(words)}</text>")
+        self.parts.append(f"{start}>{escape(words)}</text>")
 
     def path(self, d: str, kind: str) -> None:
         """A path; it does not count for the picture's extent."""

@@ -93,7 +93,7 @@ def descriptor_view(
     _bits(canvas, 58, word, fields)
     y = 104.0
     names = ("field", "bits", "raw", "value", "from")
-    places = _table(canvas, y, names, [_cells(field, word) for field in fields])
+    _table(canvas, y, names, [_cells(field, word) for field in fields])
     for i, field in enumerate(fields):
         canvas.rect(0, y + 12 + 22 * i, 13, 13, f"swatch {group(i)}", f"{field.name}: {field.meaning}")
     y += 22 * (len(fields) + 1) + 4
@@ -109,7 +109,6 @@ def descriptor_view(
         cells = _cells(field, word)
         lines.append(f"  {cells[0]:<12}{cells[1]:<8}{cells[2]:<7}{cells[3]:<8}{cells[4]}")
     lines.append(f"  k-advance   {operand.k_advance} units of 16 B")
-    assert len(places) == len(names)
     return Drawing.of(title, canvas, "\n".join(lines), facts)
 
 
@@ -132,16 +131,14 @@ def _bits(canvas: Canvas, y: float, word: int, fields: list[_Field]) -> None:
             last = x
 
 
-def _table(canvas: Canvas, y: float, names: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[float]:
-    """A table of texts in columns as wide as needed; returns the columns' left edges."""
-    places, x = [], 20.0
+def _table(canvas: Canvas, y: float, names: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """A table of texts in columns as wide as needed."""
+    x = 20.0
     for column, name in enumerate(names):
-        places.append(x)
         canvas.text(x, y + 2, name, 11, "faint")
         for i, row in enumerate(rows):
             canvas.text(x, y + 23 + 22 * i, row[column], 12)
         x += max(text_width(text, 12) for text in [name, *(row[column] for row in rows)]) + 18
-    return places
 
 
 def tensor_map_view(tensor_map: TensorMap, title: str | None = None) -> Drawing:

@@ -84,7 +84,8 @@ def _rules(dark: bool) -> str:
 
 
 STYLE = (
-    f".sw{{font-family:{FONT}}}.sw .bold{{font-weight:bold}}"
+    # A label lets the pointer through to its cell, whose tooltip it must not hide.
+    f".sw{{font-family:{FONT}}}.sw .bold{{font-weight:bold}}.sw text{{pointer-events:none}}"
     + _rules(dark=False)
     + "@media (prefers-color-scheme:dark){"
     + _rules(dark=True)
