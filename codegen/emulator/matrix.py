@@ -312,22 +312,27 @@ class WgmmaQueue:
         if self._early:
             done = set(map(id, issued))
             self._keep_early([one for one in self._early if id(one) not in done])
-        start = 0
-        while start < len(issued):
+        chains: dict[int, list[_Issued]] = {}
+        for one in issued:
+            chains.setdefault(id(one.accumulator), []).append(one)
+        for chain in chains.values():
+            self._run_chain(chain)
+
+    def _run_chain(self, issued: list[_Issued]) -> None:
+        """Completes instructions on one accumulator, in order; those on others are independent of them."""
+        limit = _EXACT_INTEGER_K // 32 if self.numerics == "float32" else 1
+        start, count = 0, len(issued)
+        while start < count:
             first = issued[start]
+            accumulator, shape = first.accumulator, first.shape
             stop = start + 1
-            limit = _EXACT_INTEGER_K // 32 if self.numerics == "float32" else 1
-            while (
-                stop < len(issued)
-                and stop - start < limit
-                and issued[stop].accumulator is first.accumulator
-                and issued[stop].shape == first.shape
-                and issued[stop].scale_d
-            ):
+            while stop < count and stop - start < limit:
+                one = issued[stop]
+                if not one.scale_d or not (one.shape is shape or one.shape == shape):
+                    break
                 stop += 1
             self._multiply(issued[start:stop])
-            for one in issued[start:stop]:
-                one.accumulator.in_flight -= 1
+            accumulator.in_flight -= stop - start
             start = stop
 
     def _multiply(self, steps: list[_Issued]) -> None:
@@ -343,12 +348,16 @@ class WgmmaQueue:
     def _side(self, steps: list[_Issued], side: str, rows: int) -> NDArray[np.uint8]:
         """Bytes of one operand for all steps: (rows, bytes of k) if K-major, (k, bytes of rows) if MN-major."""
         shape = steps[0].shape
-        major = shape.a_major if side == "a" else shape.b_major
-        items = [one.a_items if side == "a" else one.b_items for one in steps]
-        if all(item is None for item in items):
-            words = tuple(word for one in steps if isinstance(word := one.a if side == "a" else one.b, int))
+        if side == "a":
+            major = shape.a_major
+            words = [one.a for one in steps if one.a_items is None]
+        else:
+            major = shape.b_major
+            words = [one.b for one in steps if one.b_items is None]
+        if len(words) == len(steps):
+            # Descriptors whose bytes nobody has taken yet: all steps are read at once.
             shared = self.shared
-            table = chunk_table(words, rows, shape.a, major, shared.base, shared.size)
+            table = chunk_table(tuple(words), rows, shape.a, major, shared.base, shared.size)
             return _to_bytes(read_chunks(shared, table))
         for one in steps:
             self._take(one)

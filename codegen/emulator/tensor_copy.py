@@ -98,6 +98,10 @@ class BoundTensorMap:
                 f"copies of {tensor_map.dtype} with swizzle {tensor_map.swizzle} were never measured; "
                 "none, 32B, 64B and 128B with types of whole bytes were",
             )
+        if tensor_map.interleave != "none" and tensor_map.steps[0] != 1:
+            raise TensorCopyError(
+                "unknown", f"element stride {tensor_map.steps[0]} along the pixels of an interleaved map is not modelled"
+            )
         self.map = tensor_map
         self.address = address
         self.row_bytes = tensor_map.row_bytes

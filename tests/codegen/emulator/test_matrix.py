@@ -294,6 +294,29 @@ def test_a_group_is_complete_when_it_is_waited_for() -> None:
     assert shared.readers == []
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_interleaved_accumulators_get_their_own_products_in_order(late: bool) -> None:
+    shared = random_memory("bf16")
+    queue = WgmmaQueue(shared)
+    one, two = Accumulator(8, "f32"), Accumulator(8, "f32", np.ones((64, 8), np.float32))
+    shape = WgmmaShape(8, "bf16", "bf16", "f32")
+    want = [np.zeros((64, 8)), np.ones((64, 8))]
+    for step, keep in enumerate((True, True, False, True)):
+        for index, accumulator in enumerate((one, two)):
+            a, b = swizzled(8192 * index + 32 * step), swizzled(32768 + 32 * step)
+            queue.issue(shape, accumulator, a, b, keep, late)
+            product = (
+                picked(shared, element_addresses(a, 64, "bf16", "k"), "bf16")
+                @ picked(shared, element_addresses(b, 8, "bf16", "k"), "bf16").T
+            )
+            want[index] = product + (want[index] if keep else 0)
+    queue.commit()
+    queue.wait(0)
+    assert (one.matrix == want[0]).all()
+    assert (two.matrix == want[1]).all()
+    assert one.in_flight == two.in_flight == 0
+
+
 def write_zeros(shared: SharedMemory, low: int, size: int) -> None:
     """As TMA does."""
     shared.write(low, np.zeros(size, np.uint8))
