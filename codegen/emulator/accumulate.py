@@ -217,9 +217,9 @@ def _truncated(
 def _add_mostly_exact(
     work: _Workspace, left: NDArray[np.float64], right: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> None:
-    """Adds the same sum to ``work.total``: by one matrix product where no term has bits below 2^unit, so that nothing
+    """Adds the same sum to ``work.total``. ``work.top`` holds the exponents of the units.
 
-    is cut, and term by term for the others. ``work.top`` holds the units.
+    Where no term has bits below the unit nothing is cut, and one matrix product serves; the others go term by term.
     """
     low, pair, term, total = work.low, work.pair, work.term, work.total
     left_low, right_low = _lowest_bits(left), _lowest_bits(right)

@@ -173,9 +173,10 @@ class BoundTensorMap:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Box:
-    """The valid part of one box: index spans of the outer dimensions (outermost first), bytes [low, high) of each row,
+    """The part of one box that lies in the tensor.
 
-    and in the array's bytes where it starts and ends.
+    ``spans``: indices of the outer dimensions, outermost first; ``low``, ``high``: bytes of each row; ``start``,
+    ``last``: where it begins and ends in the array's bytes.
     """
 
     bound: BoundTensorMap

@@ -96,6 +96,19 @@ def test_lanes_copy_their_bytes_and_zeros_for_the_rest(width: int) -> None:
         assert shared.read(width * int(lane), width).tolist() == want.tolist()
 
 
+def test_inactive_lanes_read_nothing() -> None:
+    memory, shared = GlobalMemory(), SharedMemory(64)
+    sources = np.array([memory.register(np.ones(16, np.uint8)), 3])
+    bulk_copy.copy_lanes(memory, sources, shared, np.array([0, 1]), 16, np.array([8, 8]), np.array([True, False]))
+    assert shared.read(0, 16).tolist() == [1] * 8 + [0] * 8
+
+
+def test_a_lane_that_reads_nothing_may_have_any_address() -> None:
+    memory, shared = GlobalMemory(), SharedMemory(64)
+    bulk_copy.copy_lanes(memory, np.array([1, 3]), shared, np.array([0, 16]), 16, np.array([0, 0]))
+    assert shared.read(0, 32).tolist() == [0] * 32
+
+
 def test_lane_copies_of_other_sizes_are_refused() -> None:
     memory, shared = GlobalMemory(), SharedMemory(64)
     address = np.array([memory.register(np.zeros(64, np.uint8))])

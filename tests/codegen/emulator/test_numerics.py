@@ -127,18 +127,26 @@ def test_bf16_of_any_f32_is_the_one_of_ml_dtypes(words: list[int]) -> None:
         ("f16", "rp", False, (0x7C00, 0xFBFF)),
         ("f16", "rm", False, (0x7BFF, 0xFC00)),
         ("f16", "rn", True, (0x7BFF, 0xFBFF)),
+        ("bf16", "rn", True, (0x7F7F, 0xFF7F)),
+        ("bf16", "rz", False, (0x7F7F, 0xFF7F)),
+        ("bf16", "rna", False, (0x7F80, 0xFF80)),
+        ("tf32", "rn", True, (0x7F7FE000, 0xFF7FE000)),
+        ("tf32", "rz", False, (0x7F7FE000, 0xFF7FE000)),
+        ("f32", "rz", False, (0x7F7FFFFF, 0xFF7FFFFF)),
         ("e4m3", "rn", True, (0x7E, 0xFE)),
         ("e5m2", "rn", True, (0x7B, 0xFB)),
     ],
 )
 def test_overflow_goes_where_the_mode_says(name: str, rounding: str, saturate: bool, want: tuple[int, int]) -> None:
-    got = round_to_bits(np.array([1e30, -1e30]), name, rounding, saturate)
+    got = round_to_bits(np.array([1e39, -1e39]), name, rounding, saturate)
     assert tuple(got.tolist()) == want
 
 
 def test_the_largest_number_overflows_from_half_a_step_on() -> None:
     edge = np.array([65519.99, 65520.0, 65504.0])
     assert round_to_bits(edge, "f16").tolist() == [0x7BFF, 0x7C00, 0x7BFF]
+    half = 2.0**127 * (2 - 2.0**-8)
+    assert round_to_bits(np.array([half, np.nextafter(half, 0)]), "bf16").tolist() == [0x7F80, 0x7F7F]
     wide = np.array([3.4028235677973366e38, 3.4028235677973362e38])
     assert round_to_bits(wide, "f32").tolist() == [0x7F800000, 0x7F7FFFFF]
 
