@@ -47,8 +47,10 @@ void cuda_dialect_unload_library_once(void) {}
 _CLUSTER_ATTRIBUTE = 4
 """cudaLaunchAttributeClusterDimension (driver_types.h)."""
 
-_DLPACK_TYPES = {"bf16": (4, 16), "f16": (2, 16), "f32": (2, 32), "e4m3": (10, 8)}
-"""(code, bits) of dlpack.h: kDLBfloat 4, kDLFloat 2, kDLFloat8_e4m3fn 10."""
+_DLPACK_TYPES = {
+    "bf16": (4, 16), "f16": (2, 16), "f32": (2, 32), "e4m3": (10, 8), "e5m2": (12, 8), "s8": (0, 8), "s32": (0, 32),
+}  # fmt: skip
+"""(code, bits) of dlpack.h: kDLInt 0, kDLFloat 2, kDLBfloat 4, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12."""
 
 _CUDA_DEVICE = 2
 

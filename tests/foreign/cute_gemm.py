@@ -44,8 +44,9 @@ class Form:
 class CuteGemm:
     """Calls as the DSL's entry point; the operands' majors are read from their strides."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, sum_type: Any = cutlass.Float32) -> None:
         self.form = form
+        self.sum_type = sum_type
 
     @cute.jit
     def __call__(self, a: cute.Tensor, b: cute.Tensor, d: cute.Tensor, blocks: cutlass.Int32, stream: Any) -> None:
@@ -59,7 +60,7 @@ class CuteGemm:
             b.element_type,
             a_layout.sm90_mma_major_mode(),
             b_layout.sm90_mma_major_mode(),
-            cutlass.Float32,
+            self.sum_type,
             (rows_of_warpgroups, 1, 1),
             (64, tile_n),
         )
@@ -189,7 +190,7 @@ class CuteGemm:
             slice_of_group = tiled_mma.get_slice(0 if cutlass.const_expr(form.ping_pong) else (group - 1) * WARPGROUP)
             r_a = tiled_mma.make_fragment_A(slice_of_group.partition_A(s_a))
             r_b = tiled_mma.make_fragment_B(slice_of_group.partition_B(s_b))
-            sums = cute.make_rmem_tensor(tiled_mma.partition_shape_C((tile_m, tile_n)), cutlass.Float32)
+            sums = cute.make_rmem_tensor(tiled_mma.partition_shape_C((tile_m, tile_n)), self.sum_type)
             reading = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, form.stages)
             turn = order.state.clone()
             step = blocks
@@ -238,18 +239,28 @@ def _load_atom(tensor: cute.Tensor, smem: cute.ComposedLayout, tile: tuple[int, 
     )
 
 
-_TYPES: dict[str, Any] = {"bf16": cutlass.BFloat16, "f16": cutlass.Float16, "e4m3": cutlass.Float8E4M3FN}
+_TYPES: dict[str, Any] = {
+    "bf16": cutlass.BFloat16,
+    "f16": cutlass.Float16,
+    "e4m3": cutlass.Float8E4M3FN,
+    "e5m2": cutlass.Float8E5M2,
+    "s8": cutlass.Int8,
+    "s32": cutlass.Int32,
+    "f32": cutlass.Float32,
+}
 
 
 class CompiledCuteGemm:
-    """A form compiled for operands of one type and majors "k" or "mn"; D is bf16, row by row."""
+    """A form compiled for operands of one type and majors "k" or "m"/"n"; D lies row by row."""
 
-    def __init__(self, folder: Path, form: Form, dtype: str = "bf16", a_major: str = "k", b_major: str = "k") -> None:
+    def __init__(
+        self, folder: Path, form: Form, dtype: str, d_dtype: str = "bf16", a_major: str = "k", b_major: str = "k"
+    ) -> None:
         compiled = cute.compile(
-            CuteGemm(form),
+            CuteGemm(form, cutlass.Int32 if d_dtype == "s32" else cutlass.Float32),
             _any_matrix(_TYPES[dtype], a_major == "k"),
             _any_matrix(_TYPES[dtype], b_major == "k"),
-            _any_matrix(cutlass.BFloat16, True),
+            _any_matrix(_TYPES[d_dtype], True),
             cutlass.Int32(1),
             make_fake_stream(use_tvm_ffi_env_stream=True),
             options="--enable-tvm-ffi",

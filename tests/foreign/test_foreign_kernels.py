@@ -35,6 +35,10 @@ NUMPY_TYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
     "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "f32": np.float32,
+    "s8": np.int8,
+    "s32": np.int32,
 }
 
 SHAPES = ((256, 256, 512), (128, 384, 64), (200, 264, 192))
@@ -51,6 +55,7 @@ class Kernel:
     a_major: str = "k"
     b_major: str = "k"
     d_major: str = "n"
+    d_dtype: str = "bf16"
     strict: bool = True
 
 
@@ -73,6 +78,10 @@ KERNELS: dict[str, Kernel] = {
     "triton-tma-e4m3": Kernel(
         "triton", {"function": "descriptors", "tile": (128, 128, 128)}, dtype="e4m3", strict=False
     ),
+    "triton-pointers-tf32": Kernel(
+        "triton", {"function": "pointers", "tile": (128, 128, 32)}, dtype="f32", d_dtype="f32"
+    ),
+    "triton-two-blocks": Kernel("triton", {"function": "pointers", "tile": (128, 128, 64), "blocks": 2}),
     "triton-warp-specialized": Kernel(
         "triton", {"function": "descriptors", "tile": (64, 128, 64), "specialize": True}, strict=False
     ),
@@ -97,6 +106,8 @@ KERNELS: dict[str, Kernel] = {
     "cute-cluster-2x2": Kernel("cute", {"cluster": (2, 2)}),
     "cute-mn-major": Kernel("cute", a_major="m", b_major="n"),
     "cute-e4m3": Kernel("cute", {"tile": (128, 128, 128)}, dtype="e4m3"),
+    "cute-e5m2": Kernel("cute", {"tile": (128, 64, 128), "cluster": (1, 2)}, dtype="e5m2", d_dtype="f32"),
+    "cute-s8": Kernel("cute", {"tile": (128, 96, 128)}, dtype="s8", d_dtype="s32"),
     "cute-one-consumer": Kernel("cute", {"tile": (64, 256, 32), "consumers": 1, "stages": 3}, dtype="f16"),
 }
 
@@ -124,7 +135,7 @@ def prepare_triton(kernel: Kernel, folder: Path) -> Run:
     from . import triton_gemm
 
     options = kernel.options | {"function": getattr(triton_gemm, kernel.options["function"])}
-    compiled = triton_gemm.compile_triton(dtype=kernel.dtype, **options)
+    compiled = triton_gemm.compile_triton(dtype=kernel.dtype, d_dtype=kernel.d_dtype, **options)
 
     def run(a: Array, b: Array, d: Array, **how: Any) -> EmulationResult:
         stored = b.T if kernel.b_major == "n" else b
@@ -141,7 +152,9 @@ def prepare_hosted(compiled: Any, kernel: Kernel, batch: bool) -> Run:
 
     def run(a: Array, b: Array, d: Array, **how: Any) -> EmulationResult:
         tensors = []
-        for address, array, dtype in zip(ADDRESSES, (a, b, d), (kernel.dtype, kernel.dtype, "bf16"), strict=True):
+        for address, array, dtype in zip(
+            ADDRESSES, (a, b, d), (kernel.dtype, kernel.dtype, kernel.d_dtype), strict=True
+        ):
             shape, strides = array.shape, tuple(stride // array.itemsize for stride in array.strides)
             if batch:
                 shape, strides = (1, *shape), (array.size, *strides)
@@ -164,7 +177,9 @@ def prepare_cute(kernel: Kernel, folder: Path) -> Run:
 
     form = Form(**kernel.options)
     return prepare_hosted(
-        CompiledCuteGemm(folder, form, kernel.dtype, kernel.a_major, kernel.b_major), kernel, batch=False
+        CompiledCuteGemm(folder, form, kernel.dtype, kernel.d_dtype, kernel.a_major, kernel.b_major),
+        kernel,
+        batch=False,
     )
 
 
@@ -191,18 +206,34 @@ def run(request: pytest.FixtureRequest, runs: dict[str, Run], tmp_path_factory: 
     return runs[name]
 
 
+ROUNDING = {"bf16": 2.0**-8, "f32": 2.0**-23, "s32": 0.0}
+"""Unit roundoff of D's type, where truncation is allowed."""
+
+
 def matrix(values: Array, dtype: str, rows_contiguous: bool) -> Array:
-    array = values.astype(np.float32).astype(NUMPY_TYPES[dtype])
+    if dtype == "s8":
+        array = np.rint(values).astype(np.int8)
+    else:
+        array = values.astype(np.float32).astype(NUMPY_TYPES[dtype])
+    if dtype == "f32":
+        # What tf32 keeps: the tensor core does not look at the low 13 bits.
+        array = (array.view(np.uint32) & np.uint32(0xFFFF_E000)).view(np.float32)
     return np.ascontiguousarray(array) if rows_contiguous else np.ascontiguousarray(array.T).T
 
 
+def unwritten(kernel: Kernel, m: int, n: int) -> Array:
+    """A D full of what no kernel computes: NaN, or the most negative integer."""
+    order: Any = "C" if kernel.d_major == "n" else "F"
+    kind = NUMPY_TYPES[kernel.d_dtype]
+    return np.full((m, n), np.iinfo(kind).min if kernel.d_dtype == "s32" else np.nan, kind, order=order)
+
+
 def operands(kernel: Kernel, a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """A, B and a D full of what no kernel computes, in the kernel's types and majors."""
-    unwritten = np.full((a.shape[0], b.shape[0]), np.nan)
+    """A, B and an unwritten D in the kernel's types and majors."""
     return (
         matrix(a, kernel.dtype, kernel.a_major == "k"),
         matrix(b, kernel.dtype, kernel.b_major == "k"),
-        matrix(unwritten, "bf16", kernel.d_major == "n"),
+        unwritten(kernel, a.shape[0], b.shape[0]),
     )
 
 
@@ -213,15 +244,18 @@ def named(names: tuple[str, ...] = tuple(KERNELS)) -> list[Any]:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
 @pytest.mark.parametrize("name", named())
 def test_normal_values_within_the_error_bound(name: str, shape: tuple[int, int, int], run: Run) -> None:
+    kernel = KERNELS[name]
     m, n, k = shape
     random = np.random.default_rng(sum(shape))
-    a, b, d = operands(KERNELS[name], random.standard_normal((m, k)), random.standard_normal((n, k)))
-    result = run(a, b, d, strict=KERNELS[name].strict)
+    scale = 30 if kernel.dtype == "s8" else 1
+    a, b, d = operands(kernel, scale * random.standard_normal((m, k)), scale * random.standard_normal((n, k)))
+    result = run(a, b, d, strict=kernel.strict)
     a64, b64 = a.astype(np.float64), b.astype(np.float64)
     expected = a64 @ b64.T
     error = np.abs(d.astype(np.float64) - expected)
-    # Unit roundoffs: float32's 2**-23 (sums may truncate), bf16's 2**-8.
-    bound = k * 2.0**-23 * (np.abs(a64) @ np.abs(b64).T) + 2.0**-8 * np.abs(expected) * (1 + k * 2.0**-23)
+    # Each of k additions rounds or truncates by at most 2**-23; integers are exact.
+    sums = 0.0 if kernel.d_dtype == "s32" else k * 2.0**-23
+    bound = sums * (np.abs(a64) @ np.abs(b64).T) + ROUNDING[kernel.d_dtype] * np.abs(expected) * (1 + sums)
     assert (error <= bound).all()
     assert not result.races
 
@@ -229,11 +263,12 @@ def test_normal_values_within_the_error_bound(name: str, shape: tuple[int, int, 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", named())
 def test_small_integers_to_the_bit_in_any_legal_order(name: str, seed: int, run: Run) -> None:
+    kernel = KERNELS[name]
     m, n, k = SHAPES[-1]
     random = np.random.default_rng(seed)
-    a, b, d = operands(KERNELS[name], random.integers(-4, 5, (m, k)), random.integers(-4, 5, (n, k)))
-    result = run(a, b, d, strict=KERNELS[name].strict, seed=seed)
-    # Every sum is below 2**24, so float32 accumulates exactly, and float64 to bf16 through float32 rounds once.
-    expected = (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float32).astype(ml_dtypes.bfloat16)
-    assert np.array_equal(d, expected)
+    a, b, d = operands(kernel, random.integers(-4, 5, (m, k)), random.integers(-4, 5, (n, k)))
+    result = run(a, b, d, strict=kernel.strict, seed=seed)
+    # Every sum is below 2**24: float32 accumulates exactly, and D is the exact sum rounded once.
+    exact = (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float32)
+    assert np.array_equal(d, exact.astype(NUMPY_TYPES[kernel.d_dtype]))
     assert not result.races

@@ -70,7 +70,7 @@ def row_times_row(
     d.store([row, column], sums.to(d.dtype))
 
 
-_NAMES = {"bf16": "bf16", "f16": "fp16", "e4m3": "fp8e4nv"}
+_NAMES = {"bf16": "bf16", "f16": "fp16", "f32": "fp32", "e4m3": "fp8e4nv"}
 _SWIZZLES = ("none", "32B", "64B", "128B")
 
 
@@ -107,9 +107,11 @@ class TritonGemm:
         return emulate_ptx(
             self.compiled.asm["ptx"],
             metadata.name,
-            (-(-m // self.tile[0]), -(-n // self.tile[1])),
+            # A program of several blocks is a cluster along x.
+            (-(-m // self.tile[0]) * metadata.num_ctas, -(-n // self.tile[1])),
             32 * metadata.num_warps,
             [*arguments, None, None],
+            cluster=metadata.num_ctas,
             shared=metadata.shared,
             **options,
         )
@@ -136,6 +138,7 @@ def compile_triton(
     specialize: bool = False,
     warps: int = 4,
     stages: int = 3,
+    blocks: int = 1,
 ) -> TritonGemm:
     """Compiles one of the kernels above for sm_90."""
     m, n, k = tile
@@ -155,6 +158,6 @@ def compile_triton(
     signature = operands | dict.fromkeys(numbers, "i32") | dict.fromkeys(constants, "constexpr")
     source = ASTSource(function, signature=signature, constexprs=constants, attrs=attributes)
     compiled = triton.compile(
-        source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages}
+        source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages, "num_ctas": blocks}
     )
     return TritonGemm(function, dtype, d_dtype, tile, compiled)
