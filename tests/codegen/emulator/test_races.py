@@ -1,0 +1,123 @@
+"""Each fence, wait and barrier that is left out is reported with both places and the thing that is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from stridewright.codegen.emulator import EmulationError, Race
+
+from .test_exec_async import run_cluster, run_copy_out, run_product, run_ring
+
+
+def kinds(races: tuple[Race, ...]) -> set[str]:
+    return {race.kind for race in races}
+
+
+def test_a_store_without_its_proxy_fence() -> None:
+    _, result = run_copy_out(3, FENCE="")
+    race = result.races[0]
+    assert race.kind == "read after write"
+    assert race.missing.startswith("fence.proxy.async")
+    assert race.first.operation.startswith("st.shared")
+    assert "tensor" in race.second.operation
+    assert "test.cu" in race.first.place
+    assert "test.cu" in race.second.place
+
+
+def test_a_proxy_fence_only_by_the_thread_that_issues() -> None:
+    # After a barrier one fence is enough: it orders what the barrier has passed on.
+    right, result = run_copy_out(3, FENCE="", SYNC_AFTER="__syncthreads(); fence_async()")
+    assert right
+    assert result.races == ()
+
+
+def test_a_store_without_the_barrier_before_it() -> None:
+    _, result = run_copy_out(3, SYNC_AFTER="")
+    assert kinds(result.races) >= {"read after write"}
+    assert "a barrier between the two" in result.races[0].missing
+
+
+def test_a_buffer_refilled_before_it_was_read() -> None:
+    for changes in ({"WAIT_READ": ""}, {"WAIT_READ": "store_wait_read<2>()"}, {"SYNC_BEFORE": ""}):
+        right, result = run_copy_out(5, **changes)
+        assert not right or result.races, changes
+        assert "write after read" in kinds(result.races), changes
+        assert any("wait_group.read" in race.missing for race in result.races), changes
+
+
+def test_stores_still_in_flight_at_the_end() -> None:
+    for changes in ({"WAIT_END": ""}, {"COMMIT": ""}):
+        _, result = run_copy_out(1, **changes)
+        assert kinds(result.races) == {"end with work in flight"}, changes
+
+
+def test_a_load_read_before_its_barrier() -> None:
+    try:
+        _, result = run_ring(3, WAIT_FULL="")
+    except EmulationError as error:
+        assert "never written" in str(error)
+    else:
+        assert "read after write" in kinds(result.races)
+
+
+def test_a_slot_released_before_it_was_read() -> None:
+    found = []
+    for seed in range(4):
+        _, result = run_ring(
+            6, seed, WAIT_FULL="wait(&full[s], i / SLOTS & 1); fence_async(); arrive(&empty[s])", RELEASE=""
+        )
+        found += result.races
+    assert any(race.kind in ("write after read", "read after write") for race in found)
+
+
+def test_generic_reads_before_a_refill_need_a_proxy_fence_where_strict() -> None:
+    _, result = run_ring(6, RELEASE="arrive(&empty[s])")
+    assert kinds(result.races) == {"write after read"}
+    assert result.races[0].missing.startswith("fence.proxy.async")
+
+
+def test_barriers_used_before_their_initialisation_is_visible() -> None:
+    _, result = run_ring(3, FENCE_INIT="")
+    assert kinds(result.races) == {"barrier used before it is ready"}
+    assert "fence.mbarrier_init" in result.races[0].missing
+
+
+def test_no_barrier_after_initialisation() -> None:
+    try:
+        _, result = run_ring(3, SYNC="")
+    except EmulationError as error:
+        assert "no mbarrier was initialised" in str(error)
+    else:
+        assert "barrier used before it is ready" in kinds(result.races)
+
+
+def test_wgmma_without_its_fence() -> None:
+    with pytest.raises(EmulationError, match=r"without wgmma\.fence"):
+        run_product(2, FENCE="")
+
+
+def test_a_slot_overwritten_while_wgmma_may_read_it() -> None:
+    for changes in (
+        {"WAIT": ""},
+        {"COMMIT": "", "WAIT_ALL": "wgmma_commit(); wgmma_wait<0>()"},
+        {"WAIT": "wgmma_wait<2>()"},
+    ):
+        _, result = run_product(5, **changes)
+        race = next(race for race in result.races if race.kind == "write after read")
+        assert "wgmma.wait_group" in race.missing
+        assert race.first.operation.startswith("wgmma.mma_async")
+
+
+def test_blocks_that_end_while_the_other_still_multicasts() -> None:
+    # Without the last cluster barrier a block may end while arrivals from the other are on their way.
+    with pytest.raises(EmulationError, match="which has ended"):
+        run_cluster(4, CLUSTER_END="")
+
+
+def test_clusters_that_do_not_meet_before_the_first_multicast() -> None:
+    try:
+        _, result = run_cluster(3, CLUSTER_SYNC="__syncthreads()")
+    except EmulationError as error:
+        assert "no mbarrier was initialised" in str(error)
+    else:
+        assert "barrier used before it is ready" in kinds(result.races)
