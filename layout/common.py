@@ -7,12 +7,12 @@ from typing import Any
 from .algebra import size
 from .carries import first_break
 from .composition import steps_of
-from .core import Layout, as_layout, make
+from .core import Layout, make, numeric
 from .errors import LayoutError
 from .inverse import Modes, _layout_of, right_inverse, search_right_inverse
 from .lattice import collision
 
-_SMALL = 4096
+_SMALL = 1 << 16
 
 
 def max_common_layout(a: Any, b: Any) -> Layout:
@@ -25,7 +25,7 @@ def max_common_layout(a: Any, b: Any) -> Layout:
     >>> max_common_layout(Layout((4, 8), (8, 1)), Layout((4, 8), (8, 1)))
     Layout((8, 4), (4, 1))
     """
-    a, b = as_layout(a), as_layout(b)
+    a, b = numeric(a, "max_common_layout"), numeric(b, "max_common_layout")
     domain = min(size(a), size(b))
     for one, other in ((b, a), (a, b)):
         # Where a layout is injective, R is a beginning of its right inverse: nothing else takes these values.
@@ -98,7 +98,7 @@ def nullspace(layout: Any) -> Layout:
     >>> nullspace(Layout((4, 8), (0, 1))), nullspace(Layout((2, 2), (1, -1)))
     (Layout(4, 1), Layout(2, 3))
     """
-    layout = as_layout(layout)
+    layout = numeric(layout, "nullspace")
     zeros: Modes = []
     others: Modes = []
     before = 1

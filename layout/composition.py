@@ -42,7 +42,10 @@ def steps_of(layout: Layout) -> Steps:
     shape, stride = layout.shape, layout.stride
     if type(shape) is tuple:
         shape, stride = layout.flat
-        steps = _steps_of_modes(shape, stride) if shape else (0, ())
+        try:
+            steps = _steps_of_modes(shape, stride) if shape else (0, ())
+        except TypeError:
+            raise LayoutError(f"{layout} has both numbers and basis strides, so its offsets are neither") from None
     else:
         steps = (stride, ())
     _set_steps(layout, steps)

@@ -95,20 +95,23 @@ class Layout:
     _steps: Any
 
     def __init__(self, shape: Any, stride: Any = None) -> None:
-        if type(shape) is tuple and type(stride) is tuple and _is_clean(shape, stride):
-            _set_shape(self, shape)
-            _set_stride(self, stride)
-            return
-        shape = _clean_shape(shape)
-        if stride is None:
-            stride = compact_strides(shape)
-        else:
-            given, stride = stride, _clean_stride(stride)
-            if not _same_form(shape, stride):
-                raise LayoutError(f"the stride {given} does not have the form of the shape {shape}")
+        try:
+            if type(shape) is tuple and type(stride) is tuple and _is_clean(shape, stride):
+                _set_shape(self, shape)
+                _set_stride(self, stride)
+                return
+            shape = _clean_shape(shape)
+            if stride is None:
+                stride = compact_strides(shape)
+            else:
+                given, stride = stride, _clean_stride(stride)
+                if not _same_form(shape, stride):
+                    raise LayoutError(f"the stride {given} does not have the form of the shape {shape}")
+        except RecursionError:
+            raise LayoutError("the shape or stride is nested too deeply") from None
         _set_shape(self, shape)
         _set_stride(self, stride)
-        if type(shape) is not int and (_is_symbolic(shape) or _is_symbolic(stride)):
+        if (type(shape) is not int or type(stride) is not int) and (_is_symbolic(shape) or _is_symbolic(stride)):
             object.__setattr__(self, "__class__", SymbolicLayout)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -344,6 +347,18 @@ def retype(result: Layout, like: Layout) -> Layout:
     Layout(4, 1)
     """
     return result if type(like) is Layout else Layout(result.shape, result.stride)
+
+
+def numeric(value: Any, operation: str) -> Layout:
+    """`value` as a layout of numbers: LayoutError for symbolic sizes.
+
+    >>> numeric(4, "nullspace")
+    Layout(4, 1)
+    """
+    layout = as_layout(value)
+    if type(layout) is not Layout:
+        raise LayoutError(f"{operation}({layout}): symbolic sizes are not decided here; put numbers in with subs first")
+    return layout
 
 
 def as_layout(value: Any, what: str = "an operand") -> Layout:

@@ -14,8 +14,8 @@ from .errors import LayoutError
 from .lattice import collision, solve_integers
 from .tuples import compact_strides, unwrap
 
-_SMALL = 4096
-_MOST_NODES = 100_000
+_SMALL = 1 << 16
+_MOST_NODES = 300_000
 _MOST_CHAINS = 30_000
 
 Modes = list[tuple[int, int]]

@@ -88,7 +88,9 @@ def downcast(layout: Any, n: int) -> Any:
         if type(s) is tuple:
             pairs = [cast(t, e) for t, e in zip(s, d, strict=True)]
             return tuple([p[0] for p in pairs]), tuple([p[1] for p in pairs])
-        return (s * n, d) if abs(d) == 1 else (s, d * n)
+        if type(d) is not int:
+            raise LayoutError(f"downcast of {layout} by {n}: the basis stride {d} counts no elements")
+        return (s * n, d) if d in (1, -1) else (s, d * n)
 
     if type(layout) is SymbolicLayout:
         from . import symbolic

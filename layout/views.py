@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .algebra import size
-from .core import Layout, as_layout
+from .core import Layout, numeric
 from .errors import LayoutError
 from .swizzle import SwizzledLayout
 from .tuples import product
@@ -28,7 +28,7 @@ def _table(cells: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequenc
 
 
 def _numeric(layout: Any) -> Any:
-    return layout if type(layout) is SwizzledLayout else as_layout(layout)
+    return layout if type(layout) is SwizzledLayout else numeric(layout, "view")
 
 
 def grid_text(layout: Any, show: Callable[[int], str] = str) -> str:

@@ -11,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layout_definitions import count, layouts, value, values
 
-from stridewright.layout import E, Layout, LayoutError, cosize, crd2crd, crd2idx, depth, flatten, idx2crd, rank, size
+from stridewright.layout import (
+    E,
+    Layout,
+    LayoutError,
+    compose,
+    cosize,
+    crd2crd,
+    crd2idx,
+    depth,
+    flatten,
+    idx2crd,
+    rank,
+    size,
+)
 
 
 @given(layouts())
@@ -88,8 +101,31 @@ def test_parse_raises_nothing_but_layout_error(text: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", ":", "4:", ":4", "4:1:1", "(4,8:(8,1)", "4)", "(4,,8)", "(,4)", "4 8", "0:1", "-4:1", "(4,8):8", "4:(1)", "x"]
-    + ["9" * 5000, "(" * 5000 + ")" * 5000, "4:1@", "4:@1", "٤:1", "4.0:1", "1e3:1", "True:1"],
+    [
+        "",
+        ":",
+        "4:",
+        ":4",
+        "4:1:1",
+        "(4,8:(8,1)",
+        "4)",
+        "(4,,8)",
+        "(,4)",
+        "4 8",
+        "0:1",
+        "-4:1",
+        "(4,8):8",
+        "4:(1)",
+        "x",
+        "9" * 5000,
+        "(" * 5000 + ")" * 5000,
+        "4:1@",
+        "4:@1",
+        "٤:1",
+        "4.0:1",
+        "1e3:1",
+        "True:1",
+    ],
 )
 def test_text_that_is_no_layout_is_refused(text: str) -> None:
     with pytest.raises(LayoutError):
@@ -107,6 +143,20 @@ def test_text_that_is_no_layout_is_refused(text: str) -> None:
 def test_what_is_no_layout_is_refused(shape: Any, stride: Any) -> None:
     with pytest.raises(LayoutError):
         Layout(shape, stride)
+
+
+def test_nesting_without_end_is_refused() -> None:
+    shape: Any = 4
+    for _ in range(100_000):
+        shape = (shape,)
+    for arguments in ((shape,), (shape, shape)):
+        with pytest.raises(LayoutError, match="nested too deeply"):
+            Layout(*arguments)
+
+
+def test_numbers_and_basis_strides_do_not_mix() -> None:
+    with pytest.raises(LayoutError, match="neither"):
+        compose(Layout((4, 8), (E(0), 3)), Layout(8))
 
 
 def test_numpy_integers_lists_and_huge_sizes_are_accepted() -> None:
