@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -53,6 +54,9 @@ _EIGHT_BIT_FLOATS = ("e4m3", "e5m2")
 _INTEGERS = ("s8", "u8")
 # An 8-bit integer product sum of up to this many k stays below 2^24, so that float32 holds it exactly.
 _EXACT_INTEGER_K = 256
+# OpenBLAS splits products of more than 4 * 65536 multiplications over its threads (interface/gemm.c). For the small ones
+# here that gains nothing, and where the cores are busy it costs a factor of 30: its threads wait by spinning.
+_ONE_THREAD = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -370,14 +374,19 @@ class WgmmaQueue:
     ) -> None:
         left, right = to_float32(a, shape.a), to_float32(b, shape.b)
         left = left if shape.a_major == "k" else left.T
-        right = right.T if shape.b_major == "k" else right
+        width = _block_width(shape.n, left.shape[1])
+        if shape.b_major == "k":
+            blocks = right.reshape(-1, width, right.shape[1]).transpose(0, 2, 1)
+        else:
+            blocks = right.reshape(right.shape[0], -1, width).transpose(1, 0, 2)
         scratch = self._scratch.get(shape.n)
         if scratch is None:
             scratch = self._scratch[shape.n] = np.empty((ROWS, shape.n), np.float32)
         matrix = accumulator.matrix
         direct = not scale_d and shape.d == "f32"
         with np.errstate(over="ignore", invalid="ignore"):
-            product = np.matmul(left, right, out=matrix if direct else scratch)
+            product = matrix if direct else scratch
+            np.matmul(left, blocks, out=product.reshape(ROWS, -1, width).transpose(1, 0, 2))
             if shape.negate_a != shape.negate_b:
                 np.negative(product, out=product)
             if direct:
@@ -391,6 +400,13 @@ class WgmmaQueue:
                 if shape.saturate:
                     total = np.clip(total, -(1 << 31), (1 << 31) - 1)
                 accumulator.matrix = total.astype(np.int32)
+
+
+@lru_cache(maxsize=1024)
+def _block_width(n: int, k: int) -> int:
+    """Columns to multiply at once: the largest divisor of n for which OpenBLAS keeps to one thread."""
+    most = _ONE_THREAD // (ROWS * k)
+    return next(width for width in range(min(n, max(most, 8)), 0, -1) if n % width == 0)
 
 
 def _to_bytes(items: NDArray[Any]) -> NDArray[np.uint8]:

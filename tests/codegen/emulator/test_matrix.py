@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stridewright.codegen.emulator.accumulate import fused_sum
 from stridewright.codegen.emulator.faults import DescriptorError, MemoryAccessError
-from stridewright.codegen.emulator.matrix import Accumulator, WgmmaQueue, WgmmaShape, wgmma
+from stridewright.codegen.emulator.matrix import Accumulator, WgmmaQueue, WgmmaShape, _block_width, wgmma
 from stridewright.codegen.emulator.memory import SharedMemory
 from stridewright.codegen.emulator.numerics import to_float32
 from stridewright.codegen.emulator.operands import chunk_table, element_addresses, read_chunks
@@ -440,6 +440,14 @@ def test_chunks_of_several_steps_lie_side_by_side() -> None:
 def test_what_does_not_exist_is_refused(act: Callable[[], object], words: str) -> None:
     with pytest.raises(DescriptorError, match=words):
         act()
+
+
+def test_products_stay_below_the_size_that_openblas_spreads_over_threads() -> None:
+    for n in range(8, 257, 8):
+        for k in range(8, 257, 8):
+            width = _block_width(n, k)
+            assert n % width == 0
+            assert 64 * width * k <= 4 * 65536
 
 
 def test_unknown_numerics_are_refused() -> None:
