@@ -22,7 +22,9 @@ _CUT_LINES = 64
 _MAXIMUM_ELEMENTS = 1 << 20
 
 
-def _contents(layout: AnyLayout, element_bytes: int, cell_bytes: int) -> tuple[dict[int, list[int]], int, int]:
+def _contents(
+    layout: AnyLayout, element_bytes: int, cell_bytes: int, limit: int
+) -> tuple[dict[int, list[int]], int, int]:
     """Cell number (byte offset // cell_bytes) -> the indices of the elements that begin there, in order of offset, for the
     lines shown; how many lines those are; and how many there are.
     """
@@ -38,7 +40,7 @@ def _contents(layout: AnyLayout, element_bytes: int, cell_bytes: int) -> tuple[d
     if cells.min() < 0:
         raise LayoutError(f"{layout} has negative offsets: shift it to start at 0")
     lines = int(cells.max()) // LINE + 1
-    shown = lines if lines * columns <= MAXIMUM_CELLS else _CUT_LINES
+    shown = lines if lines * columns <= limit else _CUT_LINES
     kept = np.flatnonzero(cells < shown * LINE)
     found: dict[int, list[int]] = {}
     for index in kept[np.argsort(cells[kept], kind="stable")].tolist():
@@ -46,9 +48,9 @@ def _contents(layout: AnyLayout, element_bytes: int, cell_bytes: int) -> tuple[d
     return found, shown, lines
 
 
-def _one(layout: AnyLayout, element_bytes: int, cell_bytes: int, colours: Colours, title: str) -> Drawing:
+def _one(layout: AnyLayout, element_bytes: int, cell_bytes: int, colours: Colours, title: str, limit: int) -> Drawing:
     columns = LINE // cell_bytes
-    contents, shown, lines = _contents(layout, element_bytes, cell_bytes)
+    contents, shown, lines = _contents(layout, element_bytes, cell_bytes, limit)
     shape = layout.shape
     labels = {number: spell(coordinate(indices[0], shape)).strip("()") for number, indices in contents.items()}
     labelled = len(labels) <= MAXIMUM_LABELS
@@ -148,8 +150,9 @@ def bank_map(
     if element_bytes < 1 or (element_bytes > cell_bytes):
         raise LayoutError(f"element_bytes={element_bytes}: must be 1 to cell_bytes={cell_bytes}; give a larger cell")
     name = title or str(layout)
-    before = _one(layout, element_bytes, cell_bytes, colours, name)
     if swizzle is None:
-        return before
-    after = _one(compose(swizzle, layout), element_bytes, cell_bytes, colours, f"{name} after {swizzle}")
+        return _one(layout, element_bytes, cell_bytes, colours, name, MAXIMUM_CELLS)
+    limit = MAXIMUM_CELLS // 2
+    before = _one(layout, element_bytes, cell_bytes, colours, name, limit)
+    after = _one(compose(swizzle, layout), element_bytes, cell_bytes, colours, f"{name} after {swizzle}", limit)
     return stack(before, after)

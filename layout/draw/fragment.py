@@ -99,7 +99,9 @@ def draw_fragment(
     canvas.reach(left + columns * width, top + rows * height)
     y = top + rows * height + 16
     how = f"label: {thread_name}.{value_name}; " if labelled else ""
-    canvas.text(0, y, f"{how}colour: {thread_name} modulo 8; hover a cell: all that its {thread_name} holds", 11, "faint")
+    canvas.text(
+        0, y, f"{how}colour: {thread_name} modulo 8; hover a cell: all that its {thread_name} holds", 11, "faint"
+    )
     if replicas:
         canvas.text(0, y + 17, f"{replicas} further copies of elements are not drawn", 11, "warn")
     facts = {"rows": rows, "columns": columns, "threads": len(held), "values": most, "replicas": replicas}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stridewright.layout import Layout
+from stridewright.layout import Layout, Swizzle
 from stridewright.layout.draw import Drawing, access_map, bank_map, fragment_view, layout_card, stack, tile_order
 from stridewright.layout.draw.canvas import Canvas, escape
 from stridewright.layout.hardware import smem_tile, wgmma_d_layout
@@ -81,10 +81,11 @@ def test_the_structure_is_the_reviewed_one(name: str) -> None:
         lambda: layout_card(smem_tile("128B", "k", "bf16", 128, 64)),
         lambda: bank_map(smem_tile("128B", "k", "bf16", 128, 64), 2),
         lambda: bank_map(Layout((128, 64), (64, 1)), 4),
+        lambda: bank_map(Layout((128, 64), (64, 1)), 4, Swizzle(3, 2, 3)),
         lambda: fragment_view(wgmma_d_layout(256), 64),
         lambda: tile_order([(r, c) for r in range(128) for c in range(64)], 132),
     ],
-    ids=["card", "bank map of halves", "bank map of floats", "wgmma m64n256", "tile order"],
+    ids=["card", "bank map of halves", "bank map of floats", "before and after", "wgmma m64n256", "tile order"],
 )
 def test_a_large_tile_is_quick_and_small(view: Callable[[], Drawing]) -> None:
     view()
