@@ -136,6 +136,27 @@ def test_chunks_are_their_bytes_whatever_the_granule() -> None:
         assert len(shadow.write(actor(0, 2, 2, 0), [(63, 64)], 3)) == 1
 
 
+@pytest.mark.parametrize(
+    ("agent", "epoch", "where"), [(1 << 15, 1, 0), (-1, 1, 0), (0, 1 << 30, 0), (0, 1, 1 << 18), (0, 1, -1)]
+)
+def test_numbers_that_do_not_fit_are_errors(agent: int, epoch: int, where: int) -> None:
+    with pytest.raises(ValueError, match="must be non-negative and below"):
+        Shadow(0, 64).write(actor(agent, epoch, 1), [(0, 16)], where)
+
+
+def test_the_largest_numbers_come_back_in_a_report() -> None:
+    shadow = Shadow(0, 64)
+    clock = np.zeros(1 << 15, np.uint32)
+    last = Actor((1 << 15) - 1, (1 << 30) - 1, clock)
+    shadow.write(last, [(0, 64)], (1 << 18) - 1)
+    (found,) = shadow.read(Actor(0, 1, clock), [(0, 64)], 3)
+    assert (found.other_agent, found.other_epoch, found.other_where) == (last.agent, last.epoch, (1 << 18) - 1)
+    shadow = Shadow(0, 64)
+    shadow.read(last, [(0, 64)], (1 << 18) - 1)
+    (found,) = shadow.write(Actor(0, 1, clock), [(0, 64)], 3)
+    assert (found.other_agent, found.other_epoch, found.other_where) == (last.agent, last.epoch, (1 << 18) - 1)
+
+
 def test_masked_lanes_and_empty_ranges_are_no_accesses() -> None:
     shadow = Shadow(0, 64)
     everywhere = np.array([0, 1 << 20])
