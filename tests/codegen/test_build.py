@@ -9,6 +9,7 @@ import pytest
 from stridewright.codegen import build as build_module
 from stridewright.codegen.build import BuildError, build, complaints, resources
 from stridewright.codegen.cache import Cache
+from stridewright.codegen.gemm import Gemm
 from stridewright.codegen.nvrtc import CompileError
 
 FENCE = 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'
@@ -173,3 +174,16 @@ def test_a_wrong_program_leaves_nothing_behind(tmp_path: Path) -> None:
         build("this is not CUDA", cache=cache)
     assert cache.entries() == ()
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+@pytest.mark.parametrize("standard", ["-std=c++14", "-std=c++17"])
+def test_generated_source_alone_compiles_with_the_options_that_cupy_adds(
+    standard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # RawModule(code=source, options=("-arch=sm_90a",)): CuPy adds a standard and, last, the device's plain
+    # architecture.
+    monkeypatch.setattr(build_module.nvrtc, "_check_request", lambda *request: None)
+    source = Gemm(512, 512, 256).source
+    assert "#include" not in source
+    made = build_module.nvrtc.compile(source, "sm_90a", (standard, "-arch=sm_90"))
+    assert ".target sm_90a" in made.ptx
