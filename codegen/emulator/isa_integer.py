@@ -72,7 +72,11 @@ def _product(e: Emitter, a: str, b: str, i: Instruction) -> tuple[str, int]:
         return f"multiply_high({a}, {b}, {width}, {is_signed})", width
     if "lo" not in given:
         e.unsupported("an integer product needs .lo, .hi or .wide")
-    return f"{a} * {b}", width
+    # Two ints may exceed the width; what is added to them may be an array, which takes no such int.
+    name = e.name()
+    e.line(f"{name} = {a} * {b}")
+    e.line(f"if {name}.__class__ is int: {name} &= {2**width - 1}")
+    return name, width
 
 
 def _mul(e: Emitter, i: Instruction) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from stridewright.codegen.emulator import DeadlockError, EmulationError
 
-from .cuda_pieces import WRAPPERS
+from .cuda_pieces import RING, RING_PARTS, WRAPPERS, filled
 from .harness import run_cuda
-from .test_exec_async import run_cluster, run_product, run_ring
+from .test_exec_async import run_cluster, run_product, run_ring, word_map, words
 
 
 def test_bytes_that_never_come() -> None:
@@ -34,13 +34,10 @@ def test_a_slot_that_is_never_released(tiles: int) -> None:
 
 
 def test_a_wrong_initial_phase() -> None:
-    source_change = {"WAIT_FULL": "wait(&full[s], i / SLOTS & 1)"}
+    source = filled(RING.replace("i / SLOTS & 1 ^ 1", "i / SLOTS & 1"), RING_PARTS)
+    arguments = [word_map(words(64)), np.zeros(32, np.uint32), np.int32(2)]
     with pytest.raises(DeadlockError, match="parity 0"):
-        from .cuda_pieces import RING, RING_PARTS, filled
-        from .test_exec_async import word_map, words
-
-        source = filled(RING.replace("i / SLOTS & 1 ^ 1", "i / SLOTS & 1"), RING_PARTS, **source_change)
-        run_cuda(source, "ring", 1, 64, [word_map(words(64)), np.zeros(32, np.uint32), np.int32(2)], shared=3 * 4096)
+        run_cuda(source, "ring", 1, 64, arguments, shared=3 * 4096)
 
 
 def test_an_arrival_too_few_in_another_block() -> None:

@@ -315,3 +315,35 @@ def test_special_registers() -> None:
     assert set(execute("mov.u32 {d}, %ntid.x;", [zeros]).tolist()) == {96}
     assert set(execute("mov.u32 {d}, WARP_SZ;", [zeros]).tolist()) == {32}
     assert execute("mov.u32 {d}, %lanemask_lt;", [zeros]).tolist() == [(1 << n) - 1 for n in lane.tolist()]
+
+
+def test_uniform_and_varying_operands_mix() -> None:
+    # Registers that are uniform are Python ints inside; a large product of two of them meets an array.
+    a = numbers(32)
+    big = "mov.u32 %r20, 0xfffffff1; mov.u32 %r21, 0x89abcdef;"
+    check(f"{big} mad.lo.u32 {{d}}, %r20, %r21, {{a}};", lambda x: 0xFFFFFFF1 * 0x89ABCDEF + x, (a,))
+    check(f"{big} mad.lo.u32 {{d}}, %r20, {{a}}, %r21;", lambda x: 0xFFFFFFF1 * x + 0x89ABCDEF, (a,))
+    check(
+        f"{big} mad.wide.u32 %d20, %r20, %r21, 7; cvt.u32.u64 {{d}}, %d20; add.u32 {{d}}, {{d}}, {{a}};",
+        lambda x: 0xFFFFFFF1 * 0x89ABCDEF + 7 + x,
+        (a,),
+    )
+    check(f"{big} sub.u32 {{d}}, %r20, {{a}};", lambda x: 0xFFFFFFF1 - x, (a,))
+    check(
+        f"{big} shf.l.wrap.b32 {{d}}, %r20, {{a}}, %r21;",
+        lambda x: ((x << 32 | 0xFFFFFFF1) << (0x89ABCDEF & 31)) >> 32,
+        (a,),
+    )
+    check(f"{big} lop3.b32 {{d}}, %r20, {{a}}, %r21, 0x96;", lambda x: 0xFFFFFFF1 ^ x ^ 0x89ABCDEF, (a,))
+    check(f"{big} prmt.b32 {{d}}, {{a}}, %r20, 0x7410;", lambda x: permuted(x, 0xFFFFFFF1, 0x7410), (a,))
+    check(f"{big} bfi.b32 {{d}}, {{a}}, %r21, 4, 12;", lambda x: 0x89ABCDEF & ~0xFFF0 | (x & 0xFFF) << 4, (a,))
+    check(f"{big} sad.u32 {{d}}, %r20, {{a}}, %r21;", lambda x: 0x89ABCDEF + abs(0xFFFFFFF1 - x), (a,))
+    check(f"{big} slct.b32.s32 {{d}}, %r20, %r21, {{a}};", lambda x: 0xFFFFFFF1 if x < 2**31 else 0x89ABCDEF, (a,))
+    wide = numbers(64)
+    check(
+        "mov.u64 %d20, 0xfffffffffffffff1; mad.lo.u64 {d}, %d20, %d20, {a};",
+        lambda x: 0xFFFFFFFFFFFFFFF1**2 + x,
+        (wide,),
+        64,
+    )
+    check("mov.u64 %d20, -16; add.s64 {d}, {a}, %d20;", lambda x: x - 16, (wide,), 64)

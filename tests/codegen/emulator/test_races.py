@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from stridewright.codegen.emulator import EmulationError, Race
+from stridewright.codegen.emulator import EmulationError, EmulationResult, Race
 
 from .test_exec_async import run_cluster, run_copy_out, run_product, run_ring
+
+
+def verdict(run: Callable[[], tuple[bool, EmulationResult]]) -> str:
+    """The kinds of races found, or the error."""
+    try:
+        _, result = run()
+    except EmulationError as error:
+        return str(error)
+    return ", ".join(sorted(kinds(result.races)))
 
 
 def kinds(races: tuple[Race, ...]) -> set[str]:
@@ -52,12 +63,8 @@ def test_stores_still_in_flight_at_the_end() -> None:
 
 
 def test_a_load_read_before_its_barrier() -> None:
-    try:
-        _, result = run_ring(3, WAIT_FULL="")
-    except EmulationError as error:
-        assert "never written" in str(error)
-    else:
-        assert "read after write" in kinds(result.races)
+    found = verdict(lambda: run_ring(3, WAIT_FULL=""))
+    assert "never written" in found or "read after write" in found
 
 
 def test_a_slot_released_before_it_was_read() -> None:
@@ -83,12 +90,8 @@ def test_barriers_used_before_their_initialisation_is_visible() -> None:
 
 
 def test_no_barrier_after_initialisation() -> None:
-    try:
-        _, result = run_ring(3, SYNC="")
-    except EmulationError as error:
-        assert "no mbarrier was initialised" in str(error)
-    else:
-        assert "barrier used before it is ready" in kinds(result.races)
+    found = verdict(lambda: run_ring(3, SYNC=""))
+    assert "no mbarrier was initialised" in found or "barrier used before it is ready" in found
 
 
 def test_wgmma_without_its_fence() -> None:
@@ -115,9 +118,5 @@ def test_blocks_that_end_while_the_other_still_multicasts() -> None:
 
 
 def test_clusters_that_do_not_meet_before_the_first_multicast() -> None:
-    try:
-        _, result = run_cluster(3, CLUSTER_SYNC="__syncthreads()")
-    except EmulationError as error:
-        assert "no mbarrier was initialised" in str(error)
-    else:
-        assert "barrier used before it is ready" in kinds(result.races)
+    found = verdict(lambda: run_cluster(3, CLUSTER_SYNC="__syncthreads()"))
+    assert "no mbarrier was initialised" in found or "barrier used before it is ready" in found
