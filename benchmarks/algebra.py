@@ -3,9 +3,11 @@
     python benchmarks/algebra.py [--output benchmarks/results/algebra.json] [--rounds 15]
 
 Every operation is timed in turn for each library, round after round, so that a slow moment of the machine hits all of them;
-the figure is the median over the rounds, in microseconds, and claims are made on ratios only. Layouts are built inside the
+the figure is the median over the rounds, in microseconds of processor time (which other programs on the machine do not
+lengthen), and claims are made on ratios only. Layouts are built inside the
 timed operation ("fresh", so that nothing cached on a layout is reused) and once before ("built"); the ratio that counts is
-the larger. A peer that is not installed is left out. Import times are of a new interpreter, in milliseconds.
+the larger. A peer that is not installed is left out. Import times are of a new interpreter, in
+milliseconds of processor time.
 """
 
 from __future__ import annotations
@@ -104,14 +106,14 @@ def _ours() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
 
 
 def _seconds(operation: Callable[[], Any], repeats: int) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(repeats):
         operation()
-    return (time.perf_counter() - start) / repeats
+    return (time.process_time() - start) / repeats
 
 
 def _import_ms(module: str, rounds: int) -> float:
-    code = f"import time; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
+    code = f"import time; start = time.process_time(); import {module}; print(time.process_time() - start)"
     runs = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for _ in range(rounds)

@@ -2,29 +2,37 @@
 
     python benchmarks/gemm_hopper.py check --json results/gemm_hopper_check.json
     python benchmarks/gemm_hopper.py speed --json results/gemm_hopper_speed.json
+    python benchmarks/gemm_hopper.py shapes --json results/gemm_hopper_shapes.json
+    python benchmarks/gemm_hopper.py attribute --json results/gemm_hopper_attribute.json
 
 ``check`` runs every shape with random normal inputs and with small integers (which must come out bit for bit), into
 outputs poisoned with NaN, compares with a float64 product, and records a SHA-256 of each result, so that the
 emulator's can be compared without a GPU. ``speed`` times this kernel and cuBLAS (torch.mm) in turn: each pair is one
-replay of a CUDA graph of each, over operands that together exceed the L2 cache.
+replay of a CUDA graph of each, over operands that together exceed the L2 cache. ``shapes`` does that for the chosen
+configuration and its neighbours on every shape of shapes.json; ``attribute`` for kernels of single CTAs with and
+without ``__cluster_dims__(1, 1, 1)``.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import statistics
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stridewright import Gemm
+from stridewright.codegen.build import BuildError
 from stridewright.codegen.check import check_gemm
-from stridewright.kernels.config import GemmConfig
+from stridewright.codegen.select import candidates, modelled_columns, select
+from stridewright.kernels.config import GemmConfig, Problem
 
 SHAPES = [
     (1, 8, 8),
@@ -118,11 +126,19 @@ def run_checks() -> list[dict[str, Any]]:
     return rows
 
 
-def time_pairs(m: int, n: int, k: int, config: GemmConfig | None, pairs: int = 15) -> dict[str, Any]:
-    """Median ratio of cuBLAS's time to ours over interleaved pairs of graph replays, and the median times (microseconds a product)."""
+def time_pairs(
+    m: int, n: int, k: int, config: GemmConfig | None, pairs: int = 15, replace: tuple[str, str] | None = None
+) -> dict[str, Any]:
+    """Median ratio of cuBLAS's time to ours over interleaved pairs of graph replays, and the median times (microseconds
+    a product). ``replace``: a text of the source and what to put in its place.
+    """
     import torch
 
     gemm = Gemm(m, n, k, config=config)
+    if replace is not None:
+        if replace[0] not in gemm.source:
+            raise ValueError(f"{replace[0]!r} is not in the source")
+        gemm.__dict__["source"] = gemm.source.replace(*replace)
     bytes_of_set = 2 * (m * k + n * k + m * n)
     sets = max(2, -(-2 * L2_BYTES // bytes_of_set))
     buffers = [
@@ -190,10 +206,99 @@ def speed_configs(shape: tuple[int, int, int]) -> Iterator[GemmConfig | None]:
             yield GemmConfig().replace(tile_m=tile_m, tile_n=tile_n, stages=stages)
 
 
+def neighbours(m: int, n: int, k: int, most: int = 8) -> list[GemmConfig]:
+    """The chosen configuration first, then what the model ranks next, with and without clusters."""
+    problem = Problem(m=m, n=n, k=k)
+    ranked = sorted(candidates(problem), key=lambda config: (modelled_columns(config), -config.tile.n))
+    chosen = select(problem)
+    found = [chosen, *(config for config in ranked if config != chosen)][:most]
+    if chosen.schedule.swap:
+        for tile_k in (64, 128, 256):
+            for cluster in ((1, 1), (2, 1), (1, 2)):
+                for stages in (12, 9, 8, 6, 5, 4):
+                    other = chosen.replace(tile_k=tile_k, cluster_m=cluster[0], cluster_n=cluster[1], stages=stages)
+                    if not other.violations():
+                        found.append(other)
+                        break
+    elif chosen.schedule.consumers == 1:
+        for tile_m, consumers in ((64, 1), (128, 2), (128, 1)):
+            for tile_n in (32, 48, 64, 96, 112, 128, 192, 256):
+                for stages in (12, 9, 6, 4):
+                    for cluster_n in (1, 2):
+                        other = chosen.replace(
+                            tile_m=tile_m, tile_n=tile_n, consumers=consumers, stages=stages, cluster_n=cluster_n
+                        )
+                        fits = not other.violations() and m * n / (tile_m * tile_n) <= 140
+                        if fits and m * n / (tile_m * tile_n) >= 40 and stages in (9, 6, 4):
+                            found.append(other)
+    return list(dict.fromkeys(found))[: most + 6]
+
+
+def run_shapes(budget: float) -> list[dict[str, Any]]:
+    """The chosen configuration and its neighbours on every shape, until ``budget`` seconds are spent."""
+    listed = json.loads((Path(__file__).parent / "shapes.json").read_text(encoding="utf-8"))["shapes"]
+    start, rows = time.perf_counter(), []
+    work = [(shape, neighbours(shape["m"], shape["n"], shape["k"])) for shape in listed]
+    with ThreadPoolExecutor() as pool:  # compile everything first, on all cores
+        gemms = {c.name: Gemm(s["m"], s["n"], s["k"], config=c) for s, configs in work for c in configs}
+        list(pool.map(try_build, gemms.values()))
+    for shape, configs in work:
+        m, n, k = shape["m"], shape["n"], shape["k"]
+        found = []
+        for config in configs:
+            if time.perf_counter() - start > budget:
+                break
+            try:
+                found.append(time_pairs(m, n, k, config, pairs=7))
+            except BuildError as error:
+                found.append({"config": config.name, "shape": [m, n, k], "refused": error.lines[0]})
+        timed = [row for row in found if "refused" not in row]
+        best = max(timed, key=lambda row: row["ratio_to_cublas"], default=None)
+        rows.append({"name": shape["name"], "chosen": found[0] if found else None, "best": best, "all": found})
+        if best is not None:
+            chosen = found[0].get("ratio_to_cublas", 0.0)
+            print(
+                f"{shape['name']:20} chosen {chosen:.3f}  best {best['ratio_to_cublas']:.3f} {best['config']}",
+                flush=True,
+            )
+    return rows
+
+
+def try_build(gemm: Gemm) -> None:
+    """Puts a kernel's build into the cache, if it can be built."""
+    with contextlib.suppress(BuildError):
+        _ = gemm.build
+
+
+def run_attribute() -> list[dict[str, Any]]:
+    """Kernels of single CTAs, as they are and with ``__cluster_dims__(1, 1, 1)``."""
+    rows = []
+    plain = "#define CLUSTER_ATTRIBUTE\n"
+    for shape in SPEED_SHAPES:
+        for kind, tile_n, stages in (
+            ("cooperative", 128, 6),
+            ("cooperative", 256, 4),
+            ("pingpong", 128, 6),
+            ("pingpong", 192, 4),
+        ):
+            config = GemmConfig().replace(schedule_kind=kind, tile_n=tile_n, stages=stages)
+            pair = [
+                time_pairs(*shape, config, pairs=9),
+                time_pairs(*shape, config, 9, (plain, plain.replace("\n", " __cluster_dims__(1, 1, 1)\n"))),
+            ]
+            rows.append({"without": pair[0], "with": pair[1]})
+            print(
+                f"{shape} {config.name}: {pair[0]['ratio_to_cublas']:.3f}, with the attribute {pair[1]['ratio_to_cublas']:.3f}",
+                flush=True,
+            )
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("check", "speed"))
+    parser.add_argument("what", choices=("check", "speed", "shapes", "attribute"))
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds for shapes")
     arguments = parser.parse_args()
     from device_info import device_info
 
@@ -205,6 +310,13 @@ def main() -> None:
         for row in wrong:
             print(f"WRONG {row['case']} {row['inputs']}: relative error {row['relative_error']:.3g}; {row['worst']}")
         print(f"{len(rows) - len(wrong)} of {len(rows)} right")
+    elif arguments.what == "shapes":
+        rows = run_shapes(arguments.budget)
+        for what in ("chosen", "best"):
+            ratios = [row[what]["ratio_to_cublas"] for row in rows if row[what] and "refused" not in row[what]]
+            print(f"geometric mean of {len(ratios)}, {what}: {statistics.geometric_mean(ratios):.3f}")
+    elif arguments.what == "attribute":
+        rows = run_attribute()
     else:
         rows = []
         for shape in SPEED_SHAPES:

@@ -29,7 +29,7 @@ TURN_OVERHEAD = 6
 nothing hides, three times as many.
 """
 
-NARROW_PENALTY = 1.13
+NARROW_PENALTY = 1.04
 """A 128-row tile under 160 columns without multicast: its operands come from L2 more slowly than they are multiplied."""
 
 NARROW_CLUSTER_PENALTY = 1.03

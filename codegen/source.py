@@ -38,6 +38,7 @@ def generate(config: GemmConfig) -> str:
     parts = [_header(derivation)]
     parts += [text for _, text in before]
     parts += [_step_source(step) for step in derivation.steps]
+    parts.append(_cluster_attribute(config))
     parts.append(wgmma_wrapper(config.tile.n))
     parts += [text for _, text in after]
     return "\n".join(parts)
@@ -92,6 +93,17 @@ def _header(derivation: Derivation) -> str:
     else:
         lines.append("tensor_map_d and tensor_map_d_tail are not used: pass any 128 bytes.")
     return "\n".join(_comment(line) for line in lines) + "\n"
+
+
+def _cluster_attribute(config: GemmConfig) -> str:
+    """The macro that makes the kernel a cluster kernel, empty for single CTAs.
+
+    Even __cluster_dims__(1, 1, 1) changes which SM a CTA is given, which costs up to a quarter of the speed where L2
+    limits (benchmarks/results).
+    """
+    size = config.cluster.m * config.cluster.n
+    attribute = f" __cluster_dims__({size}, 1, 1)" if size > 1 else ""
+    return f"#define CLUSTER_ATTRIBUTE{attribute}\n"
 
 
 def _step_source(step: Step) -> str:

@@ -119,7 +119,7 @@ def load_cases() -> list[tuple[TensorMap, tuple[int, ...], int]]:
 
 def tensor_bytes(m: TensorMap) -> int:
     """Bytes from the tensor's address to its last one, whole 16-byte chunks."""
-    unit = m.row_bytes // m.box[0]
+    unit = m.pixel_bytes or m.row_bytes // m.box[0]
     reach = m.shape[0] * unit + sum((n - 1) * d for n, d in zip(m.shape[1:], m.strides_bytes, strict=True))
     return -(-reach // 16) * 16 + 64
 

@@ -228,7 +228,9 @@ def bank_kernel(op: str, size: int) -> str:
     elif op == "ldmatrix":
         outs = ", ".join(f'"=r"({r})' for r in names)
         target = "{" + ", ".join(f"%{i}" for i in range(registers)) + "}"
-        body = f'asm volatile("ldmatrix.sync.aligned.m8n8.x{size}.shared.b16 {target}, [%{registers}];" : {outs} : "r"(a) : "memory");'
+        # The assembler merges ldmatrix of one address: each takes a zero from the result before, which it cannot know.
+        address = '"r"(a + (r0 & (gridDim.y - 1)))'
+        body = f'asm volatile("ldmatrix.sync.aligned.m8n8.x{size}.shared.b16 {target}, [%{registers}];" : {outs} : {address} : "memory");'
     else:
         ins = ", ".join(f'"r"({r})' for r in names)
         source = "{" + ", ".join(f"%{i + 1}" for i in range(registers)) + "}"

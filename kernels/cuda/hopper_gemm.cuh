@@ -115,7 +115,7 @@ DEVICE void consume(Epilogue epilogue, Tiles tiles, Ring ring, uint32 consumer, 
     epilogue.finish();
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER_SIZE, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void CLUSTER_ATTRIBUTE __launch_bounds__(THREADS, 1)
 stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_constant__ TensorMap tensor_map_b, const __grid_constant__ TensorMap tensor_map_d,
                   const __grid_constant__ TensorMap tensor_map_d_tail, bf16 *d, uint64 d_row_stride, uint32 m, uint32 n, uint32 k) {
     extern __shared__ uint8 dynamic_shared[];

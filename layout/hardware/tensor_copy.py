@@ -114,12 +114,12 @@ def copy_plan(m: TensorMap, coordinates: Sequence[int], smem_address: int = 0, s
         raise HardwareError(
             f"dtype {m.dtype}: where {dtype.tma} lands is not known (never measured); copy packed bytes as u8"
         )
-    unit = m.row_bytes // m.box[0]
-    first = coordinates[0] * unit
+    unit = m.pixel_bytes or m.row_bytes // m.box[0]
+    step = m.steps[0] if m.pixel_bytes else 1  # without an interleave the first element stride does nothing
     end = m.shape[0] * unit
     column = np.arange(m.row_bytes, dtype=np.int64)
     offset, inside = _outer(m, coordinates)
-    position = first + column
+    position = (coordinates[0] + column // unit * step) * unit + column % unit
     if store:
         end = -(-end // CHUNK) * CHUNK
     valid = (position >= 0) & (position < end)

@@ -116,23 +116,33 @@ class TensorMap:
     def counts(self) -> tuple[int, ...]:
         """Elements that a box holds along each dimension: ceil(box / element stride), box[0] undivided.
 
-        With an interleave, dimension 0 counts pixels and a box holds one channel slice (dimension rank-2) whatever
-        the box says. Measured on an H200.
+        With an interleave, dimension 0 counts pixels, which its element stride does skip, and a box holds one channel
+        slice (dimension rank-2) whatever the box says. Measured on an H200.
 
         >>> TensorMap("bf16", (64, 64), (128,), (64, 9), element_strides=(1, 2)).counts
         (64, 5)
         """
         counts = [self.box[0]] + [-(-b // s) for b, s in zip(self.box[1:], self.steps[1:], strict=True)]
         if self.interleave != "none":
+            counts[0] = -(-self.box[0] // self.steps[0])
             counts[self.rank - 2] = 1
         return tuple(counts)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one box row."""
+        """Bytes of one box row in shared memory."""
         if self.interleave != "none":
-            return self.box[0] * int(self.interleave.removesuffix("B"))
+            return self.counts[0] * self.pixel_bytes
         return self.box[0] * data_type(self.dtype).smem_bits // 8
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of a pixel, what dimension 0 of an interleaved map counts; 0 without an interleave.
+
+        >>> TensorMap("u8", (8, 8, 2), (128, 1024), (4, 2, 1), interleave="16B").pixel_bytes
+        16
+        """
+        return 0 if self.interleave == "none" else int(self.interleave.removesuffix("B"))
 
     @property
     def pitch(self) -> int:
@@ -181,7 +191,7 @@ class TensorMap:
         row, stride = 0, 1
         for c, n in zip(coordinates[1:], self.counts[1:], strict=True):
             row, stride = row + c * stride, stride * n
-        width = self.row_bytes // self.box[0] if self.interleave != "none" else 0
+        width = self.pixel_bytes
         column = coordinates[0] * width if width else coordinates[0] * data_type(self.dtype).smem_bits // 8
         landed: int = swizzle_mode(self.swizzle).apply(address + row * self.pitch + column)
         return landed
@@ -228,7 +238,7 @@ class TensorMap:
         found = self.problems()
         if found:
             return "no tensor map:\n" + "\n".join(f"  {problem}" for problem in found)
-        unit = data_type(self.dtype).bits / 8 if self.interleave == "none" else self.row_bytes // self.box[0]
+        unit = data_type(self.dtype).bits / 8 if self.interleave == "none" else self.pixel_bytes
         strides = ", ".join(f"{stride:g}" for stride in (unit, *self.strides_bytes))
         packed = data_type(self.dtype).smem_bits != data_type(self.dtype).bits
         counted = "an unknown number of" if packed else str(self.box_bytes)

@@ -91,3 +91,5 @@ DEVICE uint32 accumulator_column(uint32 thread, uint32 value) {
     return ((thread & 3) << 1) + (value & 1) + ((value >> 2) << 3);
 }
 
+#define CLUSTER_ATTRIBUTE
+

@@ -96,3 +96,5 @@ DEVICE uint32 staging_offset(uint32 lane, uint32 warp, uint32 step) {
     return (((lane & 15) << 7) + (lane & 0x10) + (warp << 11) + (step << 5)) ^ ((lane & 7) << 4);
 }
 
+#define CLUSTER_ATTRIBUTE
+

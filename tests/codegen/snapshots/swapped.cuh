@@ -96,3 +96,5 @@ DEVICE uint32 staging_offset(uint32 lane, uint32 warp, uint32 step) {
     return (((lane & 7) << 7) + ((lane & 8) << 1) + ((lane >> 4) << 10) + (warp << 5) + (step << 11)) ^ ((lane & 7) << 4);
 }
 
+#define CLUSTER_ATTRIBUTE
+

@@ -159,3 +159,17 @@ def test_packed_types_raise_because_their_landing_is_unknown() -> None:
     assert m.problems() == []
     with pytest.raises(HardwareError, match="never measured"):
         copy_plan(m, (0, 0))
+
+
+def test_interleaved_boxes_skip_pixels_as_seen() -> None:
+    """The element stride of dimension 0, which does nothing otherwise, skips pixels of an interleaved map."""
+    seen = json.loads((DATA / "tma_interleaved_strides.json").read_text(encoding="utf-8"))["cases"]
+    assert {case["element_strides"][0] for case in seen} == {1, 2, 3, 4}
+    for case in seen:
+        fields = {name: tuple(case[name]) for name in ("shape", "box", "element_strides")}
+        m = TensorMap("u16", strides_bytes=tuple(case["strides"]), interleave=case["interleave"], **fields)
+        plan = copy_plan(m, case["coordinates"])
+        expected = np.full(len(case["chunks"]) * 16, -1, np.int64)
+        expected[plan.smem] = np.where(plan.tensor < 0, -2, plan.tensor // 16)
+        assert expected[::16].tolist() == case["chunks"], case
+        assert plan.box_bytes == m.box_bytes == plan.smem.size
