@@ -72,6 +72,10 @@ def _steps_of_modes(shape: tuple[Any, ...], stride: tuple[Any, ...]) -> Steps:
     return slope, tuple(breaks)
 
 
+class _CoordinatesError(Exception):
+    """The strides of b are coordinates, not numbers."""
+
+
 def compose_flat(a: Layout, b: Layout) -> Layout:
     """``R(i) == a(b(i))`` for every index i of b, with the shape of R refining that of b.
 
@@ -82,15 +86,15 @@ def compose_flat(a: Layout, b: Layout) -> Layout:
         from . import symbolic
 
         return symbolic.compose(a, b)
-    if type(b.stride) is E or (type(b.stride) is tuple and E in map(type, b.flat[1])):
-        return _compose_coordinates(a, b)
     slope, breaks = steps_of(a)
     parts: list[tuple[int, int, Any]] = []  # (extent, stride in b, stride in R) of every mode of R
-    shape = b.shape
-    if type(shape) is tuple:
-        shapes, strides = _walk(shape, b.stride, slope, breaks, parts, a, b)
-    else:
-        shapes, strides = _split(shape, b.stride, slope, breaks, parts, a, b)
+    try:
+        if type(b.shape) is tuple:
+            shapes, strides = _walk(b.shape, b.stride, slope, breaks, parts, a, b)
+        else:
+            shapes, strides = _split(b.shape, b.stride, slope, breaks, parts, a, b)
+    except _CoordinatesError:
+        return _compose_coordinates(a, b)
     if len(parts) > 1:
         _check_additive(slope, breaks, parts, a, b)
     return make(shapes, strides)
@@ -159,6 +163,8 @@ def _walk(shape: Any, stride: Any, slope: Any, breaks: Any, parts: Any, a: Layou
 
 def _split(t: int, e: int, slope: Any, breaks: Any, parts: Any, a: Layout, b: Layout) -> tuple[Any, Any]:
     """The modes of R that stand for the mode (t, e) of b."""
+    if type(e) is not int:
+        raise _CoordinatesError
     shapes: list[int] = []
     strides: list[Any] = []
     left, step = t, e

@@ -37,8 +37,22 @@ def logical_divide(layout: Any, tiler: Any, pad: bool = False) -> Any:
     if tiler is None:
         return layout
     if type(tiler) is tuple or type(tiler) is list:
-        return bundle(by_mode(lambda m, t: logical_divide(m, t, pad), layout, tiler))
-    if type(tiler) is not Layout:
+        modes = list(layout)
+        if len(tiler) > len(modes):
+            raise _too_many(tiler, layout)
+        for i, t in enumerate(tiler):
+            if t is not None:
+                modes[i] = _divide(modes[i], t, pad)
+        return bundle(modes)
+    return _divide(layout, tiler, pad)
+
+
+def _divide(layout: Layout, tiler: Any, pad: bool) -> Layout:
+    if type(tiler) is int and tiler > 0:
+        tiler = make(tiler, 1)
+    elif type(tiler) is not Layout:
+        if type(tiler) is tuple or type(tiler) is list:
+            return logical_divide(layout, tiler, pad)  # type: ignore[no-any-return]
         tiler = as_layout(tiler)
     total = product(layout.shape)
     rest = complement(tiler, total)
@@ -60,13 +74,19 @@ def logical_divide(layout: Any, tiler: Any, pad: bool = False) -> Any:
             f"take {filled}; pad=True rounds up"
         )
     try:
-        return compose_flat(layout, bundle([tiler, rest]))
+        return compose_flat(layout, _pair(tiler, rest))
     except LayoutError:
         if not pad or type(tiler.shape) is not int or tiler.stride != 1:
             raise
     layout = _round_up(layout, tiler.shape)
     rest = complement(tiler, size(layout))
-    return compose_flat(layout, bundle([tiler, rest]))
+    return compose_flat(layout, _pair(tiler, rest))
+
+
+def _pair(tile: Layout, rest: Layout) -> Layout:
+    if type(tile) is not Layout or type(rest) is not Layout:
+        return bundle([tile, rest])
+    return make((tile.shape, rest.shape), (tile.stride, rest.stride))
 
 
 def _round_up(layout: Layout, n: int) -> Layout:
@@ -90,6 +110,10 @@ def _round_up(layout: Layout, n: int) -> Layout:
     return make(unwrap(rounded), unwrap(list(stride)))
 
 
+def _too_many(tiler: Any, layout: Layout) -> LayoutError:
+    return LayoutError(f"the tiler {show(tuple(tiler))} has {len(tiler)} modes, more than {layout} has")
+
+
 def by_mode(operation: Callable[[Layout, Any], Layout], layout: Layout, tiler: Any) -> list[Layout]:
     """The modes of `layout`, those that have an entry in `tiler` replaced by ``operation(mode, entry)``.
 
@@ -98,7 +122,7 @@ def by_mode(operation: Callable[[Layout, Any], Layout], layout: Layout, tiler: A
     """
     modes = list(layout)
     if len(tiler) > len(modes):
-        raise LayoutError(f"the tiler {show(tuple(tiler))} has {len(tiler)} modes, more than {layout} has")
+        raise _too_many(tiler, layout)
     for i, t in enumerate(tiler):
         modes[i] = operation(modes[i], t)
     return modes
@@ -114,7 +138,7 @@ def unzip(split: Callable[[Layout, Any], Layout], layout: Layout, tiler: Any) ->
         return _ONE, layout
     if type(tiler) is tuple or type(tiler) is list:
         if len(tiler) > len(layout):
-            raise LayoutError(f"the tiler {show(tuple(tiler))} has {len(tiler)} modes, more than {layout} has")
+            raise _too_many(tiler, layout)
         pairs = [unzip(split, m, t) for m, t in zip(layout, tiler, strict=False)]
         rests = [p[1] for p in pairs] + [layout[i] for i in range(len(tiler), len(layout))]
         return bundle([p[0] for p in pairs]), bundle(rests)
