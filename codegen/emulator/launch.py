@@ -18,6 +18,7 @@ from .checks import Checks
 from .errors import EmulationError
 from .faults import MachineError
 from .global_memory import GlobalMemory
+from .global_races import GlobalRaces, orders_blocks
 from .matrix import Numerics
 from .ptx import TYPE_BYTES
 from .ptx_text import parse_number
@@ -108,6 +109,9 @@ class Launch:
         self._read: dict[tuple[int, int], int] = {}
         self.banks = BankCounter(program)
         self.checks = Checks(self)
+        several = self.grid[0] * self.grid[1] * self.grid[2] > 1
+        ordered = any(orders_blocks(item) for item in program.instructions) if several else False
+        self.global_races = GlobalRaces(self) if check_races and several and not ordered else None
 
     # -- validity ----------------------------------------------------------------------------------------------------------------
 
@@ -166,7 +170,9 @@ class Launch:
             problems = argument.map.problems()
             if problems:
                 raise EmulationError(f"{where}: the driver would refuse this tensor map: {problems[0]}")
-            self.tensor_maps[PARAM_WINDOW + parameter.offset] = BoundTensorMap(argument.map, self.memory, address)
+            self.tensor_maps[PARAM_WINDOW + parameter.offset] = BoundTensorMap(
+                argument.map, self.memory, address, address - argument.byte_offset
+            )
             return bytes(128)
         if isinstance(argument, StructArgument):
             data = bytearray(self._sized(bytes(argument.data), parameter, where))

@@ -114,8 +114,11 @@ def tensor_load(
                 stamp = cta.races.bulk_load(g, lane, cta, places, one)
             targets.append((cta, address, one, stamp))
 
-        def move(cta: Cta, address: int, bound: Any = bound, position: Any = position) -> int:
-            return int(tensor_copy.load(bound, position, cta.shared, address).bytes)
+        def move(cta: Cta, address: int, bound: Any = bound, position: Any = position, at: int = g.at) -> int:
+            copied = tensor_copy.load(bound, position, cta.shared, address)
+            if launch.global_races is not None:
+                launch.global_races.rows(cta, copied, at, False)
+            return int(copied.bytes)
 
         g.cta.machine.fly(InFlight(g, targets, move, ("tensor load of box", position, bound)))
 
@@ -221,9 +224,11 @@ def tensor_store(
         tensor_copy.check(bound, position, start, store=True)
         ranges = tensor_copy.shared_ranges(bound, start)
 
-        def move(bound: Any = bound, position: Any = position, start: int = start) -> None:
+        def move(bound: Any = bound, position: Any = position, start: int = start, at: int = g.at) -> None:
             if reduction is None:
-                tensor_copy.store(bound, position, shared, start)
+                copied = tensor_copy.store(bound, position, shared, start)
+                if launch.global_races is not None:
+                    launch.global_races.rows(g.cta, copied, at, True)
             else:
                 tensor_copy.reduce(bound, position, shared, start, reduction)
 

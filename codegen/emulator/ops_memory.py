@@ -174,10 +174,16 @@ def store_cluster(g: Gang, m: Any, address: Value, value: Any, width: int, count
 
 
 def load_global(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
-    """ld.global. An ordered load (acquire, relaxed) may be a poll: others get a turn."""
+    """ld.global."""
+    found = load_const(g, m, address, width, count)
+    if g.cta.launch.global_races is not None:
+        g.cta.launch.global_races.lanes(g.cta, m, address, width * count, g.at, False)
+    return found
+
+
+def load_const(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+    """ld.const: constant variables lie in global memory here."""
     memory = g.cta.launch.memory
-    if order is not None and g.cta.races is not None:
-        g.cta.races.global_order(g, m, address, order, False)
     if address.__class__ is int:
         if width * count <= 8 or count == 1:
             return _split_int(memory.load(address, width * count), width, count)
@@ -188,15 +194,16 @@ def load_global(g: Gang, m: Any, address: Value, width: int, count: int, order: 
     return found if count == 1 and found.ndim == 1 else list(found)
 
 
-load_const = load_global
-
-
 def store_global(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
     """st.global."""
-    memory = g.cta.launch.memory
     g.cta.machine.idle = 0
-    if order is not None and g.cta.races is not None:
-        g.cta.races.global_order(g, m, address, order, True)
+    _store_global_bytes(g, m, address, value, width, count)
+    if g.cta.launch.global_races is not None:
+        g.cta.launch.global_races.lanes(g.cta, m, address, width * count, g.at, True)
+
+
+def _store_global_bytes(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
+    memory = g.cta.launch.memory
     if address.__class__ is int:
         lane = _last_lane(g, m)
         if count > 1 and address % (width * count):
@@ -448,10 +455,6 @@ def atomic(
         return new
 
     if space == "global":
-        if g.cta.races is not None:
-            g.cta.races.global_order(
-                g, m, address, (*order, "acquire", "release") if "acq_rel" in order else order, None
-            )
         old = g.cta.launch.memory.update(addresses, width, change, m)
     else:
         where = _by_block(g, m, address) if space == "cluster" else g.cta

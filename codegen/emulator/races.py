@@ -128,9 +128,6 @@ class ClusterRaces:
     def atomic(self, g: Gang, m: Any, cta: Cta, address: Any, size: int) -> None:
         """Atomics do not race with each other; what they are ordered with is not checked."""
 
-    def global_order(self, g: Gang, m: Any, address: Any, order: Any, write: Any) -> None:
-        """Ordered accesses to global memory: no shared memory is ordered by them here."""
-
     def warp_sync(self, g: Gang, m: Any) -> None:
         """A warp is one agent: its threads are ordered already."""
 

@@ -21,8 +21,8 @@ class Access:
 class Race:
     """Two accesses that nothing orders, or a rule of asynchronous work that was broken.
 
-    `kind`: "write after write", "read after write", "write after read", or a rule's name. `address`: the first shared address in question, as
-    seen by its block. `missing`: the fence or wait that would order them. `count`: how often it was seen.
+    `kind`: "write after write", "read after write", "write after read", or a rule's name. `address`: the first address in question, of `space`: "shared"
+    (as its block sees it) or "global". `missing`: the fence or wait that would order them. `count`: how often it was seen.
     """
 
     kind: str
@@ -32,10 +32,11 @@ class Race:
     address: int
     missing: str
     count: int = 1
+    space: str = "shared"
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} at shared address {self.address:#x} of block {self.block}: {self.second.operation} by {self.second.agent} at "
+            f"{self.kind} at {self.space} address {self.address:#x} of block {self.block}: {self.second.operation} by {self.second.agent} at "
             f"{self.second.place} is not ordered after {self.first.operation} by {self.first.agent} at {self.first.place}; "
             f"missing: {self.missing}"
         )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from stridewright.codegen.emulator import EmulationError, EmulationResult, Race
 
+from .harness import run_cuda
 from .test_exec_async import run_cluster, run_copy_out, run_product, run_ring
 
 
@@ -120,3 +122,29 @@ def test_blocks_that_end_while_the_other_still_multicasts() -> None:
 def test_clusters_that_do_not_meet_before_the_first_multicast() -> None:
     found = verdict(lambda: run_cluster(3, CLUSTER_SYNC="__syncthreads()"))
     assert "no mbarrier was initialised" in found or "barrier used before it is ready" in found
+
+
+OVERLAP = """extern "C" __global__ void k(int *out, int step) {
+    out[blockIdx.x * step + threadIdx.x] = 7;
+}"""
+
+
+def test_two_blocks_that_write_the_same_bytes() -> None:
+    assert run_cuda(OVERLAP, "k", 4, 32, [np.zeros(128, np.int32), np.int32(32)]).races == ()
+    races = run_cuda(OVERLAP, "k", 4, 32, [np.zeros(128, np.int32), np.int32(31)]).races
+    assert [(race.kind, race.space, race.count) for race in races] == [("write after write", "global", 3)]
+    assert "byte 124" in races[0].missing
+    assert races[0].first.agent != races[0].second.agent
+
+
+def test_a_block_that_reads_what_another_writes() -> None:
+    source = """extern "C" __global__ void k(int *data) {
+        data[blockIdx.x * 32 + threadIdx.x] = data[(blockIdx.x * 32 + threadIdx.x + 1) % 64] + 1;
+    }"""
+    races = run_cuda(source, "k", 2, 32, [np.zeros(64, np.int32)]).races
+    assert {race.space for race in races} == {"global"}
+
+
+def test_blocks_that_are_ordered_by_atomics_are_left_alone() -> None:
+    source = OVERLAP.replace("= 7;", "= 7; atomicAdd(out, 0);")
+    assert run_cuda(source, "k", 4, 32, [np.zeros(128, np.int32), np.int32(31)]).races == ()
