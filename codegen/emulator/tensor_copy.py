@@ -77,6 +77,8 @@ def _landing(rows: int, row_bytes: int, pitch: int, swizzle: str, phase: int) ->
 class BoundTensorMap:
     """A tensor map together with the array it describes: ``address`` is that of the tensor's first element.
 
+    ``inside`` is an address in the array, for a map that begins elsewhere: ragged tensors, whose coordinates lead back.
+
     Raises HardwareError (layout.hardware) for a map the driver would refuse, TensorCopyError for a swizzle or a packed
     type that no chip was seen to copy.
 
@@ -90,7 +92,7 @@ class BoundTensorMap:
     (128, 128)
     """
 
-    def __init__(self, tensor_map: TensorMap, memory: GlobalMemory, address: int) -> None:
+    def __init__(self, tensor_map: TensorMap, memory: GlobalMemory, address: int, inside: int | None = None) -> None:
         tensor_map.check(address)
         if not swizzle_mode(tensor_map.swizzle).measured or data_type(tensor_map.dtype).packed:
             raise TensorCopyError(
@@ -100,7 +102,8 @@ class BoundTensorMap:
             )
         if tensor_map.interleave != "none" and tensor_map.steps[0] != 1:
             raise TensorCopyError(
-                "unknown", f"element stride {tensor_map.steps[0]} along the pixels of an interleaved map is not modelled"
+                "unknown",
+                f"element stride {tensor_map.steps[0]} along the pixels of an interleaved map is not modelled",
             )
         self.map = tensor_map
         self.address = address
@@ -110,7 +113,7 @@ class BoundTensorMap:
         self.unit = self.row_bytes // tensor_map.box[0]
         self.rows = prod(tensor_map.counts[1:])
         self.rounds = tensor_map.dtype in ("tf32", "tf32_ftz")
-        self._allocation: Allocation = memory.find(address, 1)
+        self._allocation: Allocation = memory.find(address if inside is None else inside, 1)
         self._offset = address - self._allocation.address
         # Dimensions but the first, outermost first as numpy has them.
         self._counts = tuple(reversed(tensor_map.counts[1:]))
