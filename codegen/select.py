@@ -24,16 +24,11 @@ one of the chip's groups of SMs, whose sizes 4 does not divide.
 SMALL_M = 96
 """Up to so many rows of A the operands are swapped: 64 rows of weights fill wgmma's M, and the few rows of A its N."""
 
-TURN_OVERHEAD = 6
-"""Columns of a tile that a turn of a ping-pong schedule costs beside its multiplies; a cooperative one, whose epilogue
-nothing hides, three times as many.
-"""
+TURN_OVERHEAD = 3
+"""Columns of a tile that a turn of a ping-pong schedule costs beside its multiplies."""
 
-NARROW_PENALTY = 1.04
-"""A 128-row tile under 160 columns without multicast: its operands come from L2 more slowly than they are multiplied."""
-
-NARROW_CLUSTER_PENALTY = 1.03
-"""The same with multicast, under 128 columns."""
+COOPERATIVE_OVERHEAD = 12
+"""The same of a cooperative schedule, whose epilogue nothing hides."""
 
 
 def resident_ctas(cluster: int, sms: int = SMS) -> int:
@@ -79,7 +74,7 @@ def _small_m(m: int, n: int, k: int, sms: int) -> Iterator[dict[str, object]]:
     if blocks * 2 <= sms and rows >= 32:
         parts = 2
     tile_n = -(-rows // parts // 8) * 8
-    tile_k = 64 if k <= 1024 else 256 if m <= 16 else 128
+    tile_k = 64 if k <= 1024 else 128
     yield {"swap": True, "tile_m": 64, "tile_n": tile_n, "tile_k": tile_k, "consumers": 1, "cluster_n": parts}
 
 
@@ -96,7 +91,7 @@ def _many_turns(n: int) -> Iterator[dict[str, object]]:
         yield {"schedule_kind": "pingpong", "tile_m": 128, "tile_n": -(-n // 8) * 8}
         return
     for tile_n in range(96, 209, 8):
-        for cluster_m in (2, 1):
+        for cluster_m in (1, 2):
             yield {"schedule_kind": "pingpong", "tile_m": 128, "tile_n": tile_n, "cluster_m": cluster_m}
     yield {"tile_m": 128, "tile_n": 256}
 
@@ -115,20 +110,19 @@ def modelled_columns(config: GemmConfig, sms: int = SMS) -> float:
     ctas = cluster.m * cluster.n
     blocks = -(-rows // (tile.m * cluster.m)) * -(-columns // (tile.n * cluster.n))
     turns = -(-blocks * ctas // resident_ctas(ctas, sms))
-    overhead = TURN_OVERHEAD if config.schedule.kind == "pingpong" else 3 * TURN_OVERHEAD
-    penalty = 1.0
-    if tile.m == 128 and tile.n < 160 and ctas == 1:
-        penalty = NARROW_PENALTY
-    elif tile.m == 128 and tile.n < 128:
-        penalty = NARROW_CLUSTER_PENALTY
-    return turns * (tile.n + overhead) * penalty
+    overhead = TURN_OVERHEAD if config.schedule.kind == "pingpong" else COOPERATIVE_OVERHEAD
+    return turns * (tile.n + overhead)
 
 
 def select(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> GemmConfig:
-    """The configuration that the model ranks first; the wider tile where two are equal.
+    """The configuration that the model ranks first; of equals the one without a cluster, then the wider tile.
 
     >>> from stridewright.kernels.config import Problem
-    >>> select(Problem(m=4096, n=4096, k=4096)).name
-    'sm_90a_bf16_pingpong2_128x208x64_stages4_group8_tma2'
+    >>> select(Problem(m=8192, n=8192, k=8192)).name
+    'sm_90a_bf16_pingpong2_128x200x64_stages4_group8_tma2'
     """
-    return min(candidates(problem, arch, sms), key=lambda config: (modelled_columns(config, sms), -config.tile.n))
+
+    def rank(config: GemmConfig) -> tuple[float, int, int]:
+        return modelled_columns(config, sms), config.cluster.m * config.cluster.n, -config.tile.n
+
+    return min(candidates(problem, arch, sms), key=rank)
