@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stridewright.codegen.emulator import EmulationResult, TensorMapArgument, emulate_ptx
+from stridewright.codegen.emulator import EmulationResult, StructArgument, TensorMapArgument, emulate_ptx
 from stridewright.layout.hardware import TensorMap, encode_image
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -76,15 +76,25 @@ class Launch:
         arguments: list[Any] = []
         for data in self.parameters:
             if len(data) == 128:
-                tensor_map, address = decode_tensor_map(data)
-                arguments.append(TensorMapArgument(tensor_map, arrays[address]))
-            elif len(data) == 8 and int.from_bytes(data, "little") in arrays:
-                arguments.append(arrays[int.from_bytes(data, "little")])
+                arguments.append(_tensor_map_argument(*decode_tensor_map(data), arrays))
             else:
-                arguments.append(data)
+                words = {at: int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) - 7, 8)}
+                pointers = {at: arrays[word] for at, word in words.items() if word in arrays}
+                arguments.append(StructArgument(data, pointers) if pointers else data)
         return emulate_ptx(
             self.ptx, self.kernel, self.grid, self.block, arguments, cluster=self.cluster, shared=self.shared, **options
         )
+
+
+def _tensor_map_argument(tensor_map: TensorMap, address: int, arrays: Mapping[int, NDArray[Any]]) -> TensorMapArgument:
+    """A map starts at its array, or one whole dimension before it.
+
+    The latter is how maps of rows of varying number are made: a row is named by its distance from the end, so that those past the end are
+    out of bounds.
+    """
+    starts = [0, *(-size * step for size, step in zip(tensor_map.shape[1:], tensor_map.strides_bytes, strict=True))]
+    start, array = next((start, arrays[address - start]) for start in starts if address - start in arrays)
+    return TensorMapArgument(tensor_map, array, start)
 
 
 class _Device(ctypes.Structure):
@@ -183,8 +193,13 @@ class HostFunction:
 
         callback = _Hook(hook)
         self._set_hook(callback)
-        ready = [tvm_ffi.from_dlpack(item) if isinstance(item, DeviceTensor) else item for item in arguments]
-        self._module[ENTRY](*ready)
+
+        def ready(item: Any) -> Any:
+            if isinstance(item, DeviceTensor):
+                return tvm_ffi.from_dlpack(item)
+            return tuple(map(ready, item)) if isinstance(item, tuple) else item
+
+        self._module[ENTRY](*map(ready, arguments))
         (launch,) = found
         return launch
 

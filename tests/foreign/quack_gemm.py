@@ -9,14 +9,20 @@ import cutlass
 from quack.gemm import _compile_gemm
 from quack.gemm_default_epi import GemmDefaultEpiMixin
 from quack.tile_scheduler import TileSchedulerOptions
+from quack.varlen_utils import VarlenArguments
 
 from .capture import DeviceTensor, HostFunction, Launch
 
-_TYPES: dict[str, Any] = {"bf16": cutlass.BFloat16, "f16": cutlass.Float16, "e4m3": cutlass.Float8E4M3FN}
+TYPES: dict[str, Any] = {
+    "bf16": cutlass.BFloat16,
+    "f16": cutlass.Float16,
+    "f32": cutlass.Float32,
+    "e4m3": cutlass.Float8E4M3FN,
+}
 
 
 class QuackGemm:
-    """One configuration of `GemmDefaultSm90`; majors are "k" or "m"/"n"."""
+    """One configuration of `GemmDefaultSm90`; majors are "k" or "m"/"n". `more` overrides QuACK's own compile arguments."""
 
     def __init__(
         self,
@@ -29,43 +35,53 @@ class QuackGemm:
         a_major: str = "k",
         b_major: str = "k",
         d_major: str = "n",
+        **more: Any,
     ) -> None:
+        settings: dict[str, Any] = {
+            "a_dtype": TYPES[dtype],
+            "b_dtype": TYPES[dtype],
+            "d_dtype": cutlass.BFloat16,
+            "c_dtype": None,
+            "a_major": a_major,
+            "b_major": b_major,
+            "d_major": d_major,
+            "c_major": None,
+            "tile_shape_mn": tile,
+            "cluster_shape_mnk": (*cluster, 1),
+            "pingpong": ping_pong,
+            "persistent": persistent,
+            "is_dynamic_persistent": False,
+            "rowvec_dtype": None,
+            "colvec_dtype": None,
+            "colvec_ndim": 0,
+            "alpha_mode": 0,
+            "beta_mode": 0,
+            "add_to_output": False,
+            "concat_layout": None,
+            "varlen_m": False,
+            "varlen_k": False,
+            "gather_A": False,
+            "use_tma_gather": False,
+            "has_batch_idx_permute": False,
+            "device_capacity": (9, 0),
+            "rounding_mode": 0,
+            "sr_seed_mode": 0,
+            "num_warps": None,
+        }
         compile_gemm = _compile_gemm.__wrapped__  # without the cache of object files, which keeps no PTX
-        compiled = compile_gemm(
-            a_dtype=_TYPES[dtype],
-            b_dtype=_TYPES[dtype],
-            d_dtype=cutlass.BFloat16,
-            c_dtype=None,
-            a_major=a_major,
-            b_major=b_major,
-            d_major=d_major,
-            c_major=None,
-            tile_shape_mn=tile,
-            cluster_shape_mnk=(*cluster, 1),
-            pingpong=ping_pong,
-            persistent=persistent,
-            is_dynamic_persistent=False,
-            rowvec_dtype=None,
-            colvec_dtype=None,
-            colvec_ndim=0,
-            alpha_mode=0,
-            beta_mode=0,
-            add_to_output=False,
-            concat_layout=None,
-            varlen_m=False,
-            varlen_k=False,
-            gather_A=False,
-            use_tma_gather=False,
-            has_batch_idx_permute=False,
-            device_capacity=(9, 0),
-            rounding_mode=0,
-            sr_seed_mode=0,
-            num_warps=None,
-        )
-        self._host = HostFunction(compiled, folder)
+        self._host = HostFunction(compile_gemm(**settings | more), folder)
 
-    def launch(self, a: DeviceTensor, b: DeviceTensor, d: DeviceTensor, clusters: int) -> Launch:
+    def launch(
+        self,
+        a: DeviceTensor,
+        b: DeviceTensor,
+        d: DeviceTensor,
+        clusters: int,
+        c: DeviceTensor | None = None,
+        variable: VarlenArguments | None = None,
+        **epilogue: Any,
+    ) -> Launch:
         """The launch for operands (1, M, K), (1, N, K), (1, M, N) with at most `clusters` persistent clusters."""
-        epilogue = GemmDefaultEpiMixin.EpilogueArguments(add_to_output=None, rounding_mode=None)
+        fused = GemmDefaultEpiMixin.EpilogueArguments(add_to_output=None, rounding_mode=None, **epilogue)
         scheduler = TileSchedulerOptions(max_active_clusters=clusters, raster_order=None, max_swizzle_size=8)
-        return self._host.launch(a, b, d, None, epilogue, scheduler, None, None, None)
+        return self._host.launch(a, b, d, c, fused, scheduler, variable, None, None)
