@@ -176,8 +176,9 @@ class Cta:
     @property
     def alive_warps(self) -> int:
         """Warps with a thread that has not ended."""
-        pad = -self.threads % 32
-        return int(np.count_nonzero(np.pad(self.alive, (0, pad)).reshape(-1, 32).any(axis=1)))
+        if self.threads % 32 == 0:
+            return int(np.count_nonzero(self.alive.reshape(-1, 32).any(axis=1)))
+        return len(np.unique(np.flatnonzero(self.alive) // 32))
 
 
 class Cluster:

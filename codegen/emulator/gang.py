@@ -92,7 +92,14 @@ class Gang:
     def warps(self) -> tuple[int, ...]:
         """Numbers in the block of the warps with a thread that executes."""
         if self.warps_cache is None:
-            self.warps_cache = tuple(np.unique((self.lanes + self.base) // 32).tolist())
+            first = self.base // 32
+            if self.mask is None:
+                self.warps_cache = tuple(range(first, (self.base + self.width + 31) // 32))
+            elif self.width % 32 == 0:
+                used = np.flatnonzero(self.mask.reshape(-1, 32).any(axis=1)).tolist()
+                self.warps_cache = tuple(first + warp for warp in used)
+            else:
+                self.warps_cache = tuple(np.unique((self.lanes + self.base) // 32).tolist())
         return self.warps_cache
 
     def who(self, mask: Any = None) -> str:
@@ -173,6 +180,7 @@ class Gang:
         lanes = np.flatnonzero(mask)
         if len(lanes) == 1:
             lane = int(lanes[0])
+            new.warps_cache = ((self.base + lane) // 32,)
             new._shrink(lane)
             registers = new.registers
             for slot in self.program.region(pc, join)[0]:

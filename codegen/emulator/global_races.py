@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .cta import Cta
     from .launch import Launch
     from .ptx import Instruction
-    from .tensor_copy import TensorCopy
+    from .tensor_copy import BoundTensorMap, TensorCopy
 
 _ORDERING = frozenset({"acquire", "release", "acq_rel", "relaxed", "sc", "volatile", "mmio"})
 
@@ -73,19 +73,19 @@ class GlobalRaces:
         if found:
             self._report(found, cta)
 
-    def rows(self, cta: Cta, copied: TensorCopy, where: int, write: bool) -> None:
+    def rows(self, cta: Cta, bound: BoundTensorMap, copied: TensorCopy, where: int, write: bool) -> None:
         """Tensor copies."""
+        start = self.launch.memory.find(bound.address, 1).address
+        if not write and start not in self._written:
+            return
         starts, length = copied.global_rows()
         if not length:
             return
-        start = self.launch.memory.find(int(starts[0]), 1).address
         if write:
             self._written.add(start)
             found = self.shadow.write_rows(self._actor(cta), starts, length, where)
-        elif start in self._written:
-            found = self.shadow.read_rows(self._actor(cta), starts, length, where)
         else:
-            return
+            found = self.shadow.read_rows(self._actor(cta), starts, length, where)
         if found:
             self._report(found, cta)
 

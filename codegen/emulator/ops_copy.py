@@ -117,7 +117,7 @@ def tensor_load(
         def move(cta: Cta, address: int, bound: Any = bound, position: Any = position, at: int = g.at) -> int:
             copied = tensor_copy.load(bound, position, cta.shared, address)
             if launch.global_races is not None:
-                launch.global_races.rows(cta, copied, at, False)
+                launch.global_races.rows(cta, bound, copied, at, False)
             return int(copied.bytes)
 
         g.cta.machine.fly(InFlight(g, targets, move, ("tensor load of box", position, bound)))
@@ -228,7 +228,7 @@ def tensor_store(
             if reduction is None:
                 copied = tensor_copy.store(bound, position, shared, start)
                 if launch.global_races is not None:
-                    launch.global_races.rows(g.cta, copied, at, True)
+                    launch.global_races.rows(g.cta, bound, copied, at, True)
             else:
                 tensor_copy.reduce(bound, position, shared, start, reduction)
 

@@ -81,8 +81,12 @@ def _check_members(g: Gang, m: Any, members: Value, what: str) -> None:
 def shuffle(g: Gang, m: Any, mode: str, a: Value, b: Value, c: Value, members: Value) -> tuple[Value, Value]:
     """shfl.sync -> (value, in range)."""
     _check_members(g, m, members, "shfl.sync")
-    if a.__class__ is int and mode == "idx" and b.__class__ is int:
-        return a, True
+    if mode == "idx" and b.__class__ is int and c.__class__ is int and c & 0x1F1F == 31 and _whole_warps(g, m):
+        # The usual broadcast of one lane to its whole warp.
+        if a.__class__ is int:
+            return a, True
+        if g.width % 32 == 0:
+            return collapse(np.repeat(a.reshape(-1, 32)[:, b & 31], 32)), True
     lane = np.arange(32)
     source = _table(g, a, np.uint32)
     offset = _table(g, b, np.uint32).astype(np.int64) & 31

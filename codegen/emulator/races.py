@@ -12,6 +12,8 @@ generic read and an asynchronous overwrite, which `lenient` takes as ordered by 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,25 @@ if TYPE_CHECKING:
     from .launch import Launch
 
 WARP, COPY, WGMMA, BULK = "warp", "copy", "wgmma", "bulk"
+
+
+@functools.lru_cache(maxsize=4096)
+def _chunks(ranges: tuple[tuple[int, int], ...], base: int) -> Any:
+    """The 16-byte chunks of ranges, by number from the base."""
+    return np.concatenate([np.arange(low - base, high - base, 16, dtype=np.intp) // 16 for low, high in ranges])
+
+
+def _read(shadow: Shadow, actor: Actor, ranges: Any, where: int) -> list[Conflict]:
+    """A read of many short ranges at once; all of the copy engine are whole chunks."""
+    if len(ranges) < 4:
+        return shadow.read(actor, ranges, where)
+    return shadow.read_chunks(actor, _chunks(tuple(ranges), shadow.base), where)
+
+
+def _write(shadow: Shadow, actor: Actor, ranges: Any, where: int) -> list[Conflict]:
+    if len(ranges) < 4:
+        return shadow.write(actor, ranges, where)
+    return shadow.write_lanes(actor, _chunks(tuple(ranges), shadow.base) * 16 + shadow.base, 16, where)
 
 
 class ClusterRaces:
@@ -55,11 +76,11 @@ class ClusterRaces:
             self.clocks[:, :, : old.shape[2]] = old
         return len(self.agents) - 1
 
-    def _rows(self, g: Gang, m: Any) -> list[int]:
+    def _rows(self, g: Gang, m: Any) -> Sequence[int]:
         """Clock rows of the warps of the threads in m."""
         base = g.cta.rank * self.warps
         if m is None or m is g.mask:
-            return [base + warp for warp in g.warps]
+            return [base + warp for warp in g.warps] if base else g.warps
         return [base + warp for warp in np.unique((np.flatnonzero(m) + g.base) // 32).tolist()]
 
     def _row(self, g: Gang, lane: int) -> int:
@@ -141,7 +162,7 @@ class ClusterRaces:
         row = self._row(g, lane)
         self._check_init(barrier, row, g, not generic)
         clock = self.clocks[row, 0 if generic else 1]
-        found = self._shadow(cta).write(Actor(barrier.agent, barrier.phase + 1, clock), ranges, g.at)
+        found = _write(self._shadow(cta), Actor(barrier.agent, barrier.phase + 1, clock), ranges, g.at)
         if found:
             self._report(found, cta, row)
         return self.clocks[row].copy()
@@ -172,7 +193,7 @@ class ClusterRaces:
         row = self._row(g, lane)
         if groups.agent < 0:
             groups.agent = self._agent(BULK, f"bulk groups of thread {g.base + lane} of block {cta.ctaid}")
-        found = self._shadow(cta).read(Actor(groups.agent, groups.groups + 1, self.clocks[row, 1]), ranges, g.at)
+        found = _read(self._shadow(cta), Actor(groups.agent, groups.groups + 1, self.clocks[row, 1]), ranges, g.at)
         if found:
             self._report(found, cta, row)
 
