@@ -34,19 +34,24 @@ class BoundGemm:
     The arrays are kept alive; their contents are read at each launch.
     """
 
-    def __init__(self, gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix, family: str, out: Any):
-        self._gemm = gemm
+    def __init__(
+        self,
+        gemm: Gemm,
+        a: DeviceMatrix,
+        b: DeviceMatrix,
+        d: DeviceMatrix,
+        family: str,
+        out: Any,
+        dependent: bool = False,
+    ):
+        from .launch_packed import PackedLaunch
+
         self._operands = (a, b, d)
         self._family = family
         self._out = out
-        self._kernel = gemm.kernel
-        self._arguments = _arguments(gemm, a, b, d)
-        self._grid = gemm.grid(_multiprocessors())
-        self._block = (gemm.config.threads, 1, 1)
-
-    def launch(self, stream: Any = None) -> None:
-        """Launches, and returns nothing."""
-        self._kernel(self._grid, self._block, self._arguments, stream)
+        grid, block = gemm.grid(_multiprocessors()), (gemm.config.threads, 1, 1)
+        self.launch = PackedLaunch(gemm.kernel, grid, block, _arguments(gemm, a, b, d), dependent)
+        """``launch(stream=None)`` launches and returns nothing."""
 
     def __call__(self, stream: Any = None) -> Any:
         from .launch_arrays import give_back
@@ -59,7 +64,7 @@ class BoundGemm:
         return self._out
 
 
-def bind(gemm: Gemm, a: Any, b: Any, out: Any = None) -> BoundGemm:
+def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundGemm:
     """Checks the arrays against the GEMM and prepares its launch. Raises OperandError, TypeError or LaunchError; ``out`` is untouched then."""
     from .launch import import_cupy
     from .launch_arrays import adopt, family_of
@@ -87,7 +92,7 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None) -> BoundGemm:
         if gemm.config.epilogue.store == "tma":
             _check_rows("out", result)
         family = family_of(out)
-    return BoundGemm(gemm, operands[0], operands[1], result, family, out)
+    return BoundGemm(gemm, operands[0], operands[1], result, family, out, dependent)
 
 
 def _arguments(gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix) -> tuple[Any, ...]:

@@ -46,6 +46,12 @@ def _check(handle: Any, status: int, call: str, given: str = "") -> None:
     raise DriverError(f"{call} failed: {text} ({status})" + (f"; it was given {given}" if given else ""))
 
 
+def check(status: int, call: str) -> None:
+    """Raises DriverError, naming the call and what the driver answered, unless ``status`` is 0."""
+    if status:
+        _check(cuda_driver(), status, call)
+
+
 def device_count() -> int:
     """How many devices the driver sees. Raises DriverError without a driver."""
     handle = cuda_driver()

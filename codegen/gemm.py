@@ -174,9 +174,12 @@ class Gemm:
             self._require_gpu()
         return self.bind(a, b, out)(stream)
 
-    def bind(self, a: Any, b: Any, out: Any = None) -> BoundGemm:
-        """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or encoded again."""
-        return bind(self, a, b, out)
+    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundGemm:
+        """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or
+        encoded again. With ``dependent`` the kernel starts while the one before it in the stream ends, and waits for
+        it before it reads or writes an array (programmatic dependent launch).
+        """
+        return bind(self, a, b, out, dependent)
 
     def _require_gpu(self) -> None:
         from . import launch

@@ -19,6 +19,8 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     // This CTA's slices: rows of A for its row of the cluster, rows of B for its column.
     const uint32 slice_a = ring.place.column * A_SLICE_ROWS;
     const uint32 slice_b = ring.place.row * B_SLICE_ROWS;
+    // Nothing is loaded before the kernel before has ended, and nothing is stored before something was loaded.
+    dependency_wait();
     RingPosition at;
     TileScheduler scheduler(ring.place, m, n);
     TileCoordinate tile;
@@ -135,6 +137,8 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
     } else {
         __syncthreads();
     }
+
+    dependency_allow();
 
     if (warpgroup == 0) {
         registers_release<PRODUCER_REGISTERS>();

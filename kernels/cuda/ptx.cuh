@@ -81,6 +81,14 @@ DEVICE void mbarrier_wait(uint32 barrier, uint32 parity) {
         : "memory");
 }
 
+// ---- programmatic dependent launch: both do nothing in a launch without it -----------------------------------------
+
+// Returns once every grid that this one depends on has ended and its memory is visible.
+DEVICE void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// The grids that depend on this one may start to be launched.
+DEVICE void dependency_allow() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 // ---- clusters ---------------------------------------------------------------------------------------------------
 
 DEVICE uint32 cluster_rank() {
