@@ -288,12 +288,23 @@ class SymbolicLayout(Layout):
         return Layout(part.shape, part.stride)
 
     def slice_and_offset(self, *coordinate: Any) -> tuple[Layout, Any]:
-        """What `slice` returns, and the offset at which it starts."""
+        """What `slice` returns, and the offset at which it starts.
+
+        >>> from stridewright.layout import dimension
+        >>> Layout((dimension("N"), 8), (8, 1)).slice_and_offset(None, 3)
+        (Layout(N, 8), 3)
+        """
         part, offset = super().slice_and_offset(*coordinate)
         return Layout(part.shape, part.stride), offset
 
     def subs(self, values: Any) -> Layout:
-        """The layout with numbers in place of sizes, given as a mapping."""
+        """The layout with numbers in place of sizes, given as a mapping.
+
+        >>> from stridewright.layout import dimension
+        >>> N = dimension("N")
+        >>> Layout((4, N)).subs({N: 3})
+        Layout((4, 3), (1, 4))
+        """
         from .symbolic import substitute
 
         return substitute(self, values)

@@ -30,7 +30,11 @@ class Number:
     mask: bool = False
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The value."""
+        """The value.
+
+        >>> Number(7).evaluate({})
+        7
+        """
         return self.value
 
     def __str__(self) -> str:
@@ -52,7 +56,11 @@ class Name:
     text: str
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The value given for the name."""
+        """The value given for the name.
+
+        >>> Name("x").evaluate({"x": 3})
+        3
+        """
         return values[self.text]
 
     def __str__(self) -> str:
@@ -75,7 +83,11 @@ class Binary:
     right: Expression
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The value for given values of the names; divisions round down, as C++ does for operands that are not negative."""
+        """The value for given values of the names; divisions round down, as C++ does for operands that are not negative.
+
+        >>> Binary("/", Name("x"), Number(4)).evaluate({"x": 11})
+        2
+        """
         a, b = self.left.evaluate(values), self.right.evaluate(values)
         match self.operator:
             case "*":

@@ -15,7 +15,11 @@ from .tuples import to_int
 
 
 class SizeSymbol(sympy.Symbol):  # type: ignore[misc]
-    """A size that is a positive integer and a multiple of a known number; made by `dimension`."""
+    """A size that is a positive integer and a multiple of a known number; made by `dimension`.
+
+    >>> SizeSymbol("N", 64).multiple_of
+    64
+    """
 
     __slots__ = ("multiple_of",)
 

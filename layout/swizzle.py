@@ -157,7 +157,11 @@ class SwizzledLayout:
 
     @property
     def shape(self) -> IntTuple:
-        """The shape of the layout inside."""
+        """The shape of the layout inside.
+
+        >>> SwizzledLayout(Swizzle(1, 0, 1), 0, Layout((2, 4))).shape
+        (2, 4)
+        """
         return self.layout.shape
 
     def with_layout(self, layout: Layout) -> SwizzledLayout:

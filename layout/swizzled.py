@@ -6,6 +6,7 @@ from itertools import product as cartesian
 from math import gcd, prod
 from typing import Any
 
+from .algebra import coalesce
 from .composition import compose_flat
 from .core import Layout, make
 from .errors import LayoutError
@@ -93,8 +94,9 @@ def compose_swizzles(a: Swizzle, b: Swizzle) -> Swizzle:
 def compose_through(a: Layout, b: Any) -> Layout | SwizzledLayout:
     """The layout or swizzled layout that reads the swizzle or swizzled layout b first and then the layout a.
 
-    Where the swizzle changes nothing on the offsets of b this is plain composition; otherwise a and b must be linear over
-    F2, and what they do together must be a layout behind one swizzle. LayoutError where it is not.
+    Where the swizzle changes nothing on the offsets of b this is plain composition. Otherwise a must carry the swizzle's bits
+    to where another swizzle changes them, or a and b must be linear over F2 and be a layout behind one swizzle together;
+    LayoutError where neither is so.
 
     >>> print(compose_through(Layout((8, 8), (1, 8)), Swizzle(3, 0, 3)))
     S<3,0,3> o 64:1
@@ -109,13 +111,64 @@ def compose_through(a: Layout, b: Any) -> Layout | SwizzledLayout:
         if b.offset == 0:
             return compose_flat(a, b.layout)
         raise LayoutError(f"compose({a}, {b}): the offset {b.offset} has no place in a layout")
+    moved = _past(a, swizzle)
+    if moved is not None and b.offset == 0:
+        return SwizzledLayout(moved, 0, compose_flat(a, b.layout))
     try:
         outer, inner = LinearLayout.of(a), LinearLayout.of(b)
         return outer.compose(inner).to_layout(b.layout.shape)
     except LayoutError as error:
-        raise LayoutError(
-            f"compose({a}, {b}): no layout behind one swizzle is known to represent it: {error}"
-        ) from None
+        raise LayoutError(f"compose({a}, {b}): no layout behind one swizzle is known to represent it: {error}") from None
+
+
+def _past(a: Layout, swizzle: Swizzle) -> Swizzle | None:
+    """The swizzle s with ``a(swizzle(x)) == s(a(x))`` for all x >= 0, where the modes of a show one; None otherwise.
+
+    The first modes of a, up to the swizzle's period or a multiple of it, must be linear; those after it must step by whole multiples of what the
+    first and the new swizzle reach, so that neither disturbs the other.
+    """
+    period = 1 << (swizzle.base + swizzle.bits + abs(swizzle.shift))
+    total = prod(a.flat[0])
+    while True:
+        moved = _past_period(a, swizzle, period)
+        if moved is not None or period >= total:
+            return moved
+        period *= 2
+
+
+def _past_period(a: Layout, swizzle: Swizzle, period: int) -> Swizzle | None:
+    inside: list[tuple[int, int]] = []
+    outside: list[tuple[int, int]] = []
+    left = period
+    flat = list(zip(*a.flat, strict=True))
+    for i, (s, d) in enumerate(flat):
+        last = i == len(flat) - 1
+        if left == 1:
+            outside.append((s, d))
+        elif last:  # it goes on without end
+            inside.append((left, d))
+            outside.append((2, d * left))
+        elif left % s == 0:
+            inside.append((s, d))
+            left //= s
+        elif s % left == 0:
+            inside.append((left, d))
+            outside.append((s // left, d * left))
+            left = 1
+        else:
+            return None
+    if not inside:
+        return None
+    try:
+        low = Layout(*zip(*inside, strict=True))
+        joined = LinearLayout.of(low).compose(LinearLayout.of(swizzle, period.bit_length() - 1)).to_layout(low.shape)
+    except LayoutError:
+        return None
+    if type(joined) is not SwizzledLayout or joined.offset or coalesce(joined.layout) != coalesce(low):
+        return None
+    moved = joined.swizzle
+    reach = max(plain_span(low)[1], moved.source_mask, moved.target_mask).bit_length()
+    return moved if all(s == 1 or d % (1 << reach) == 0 for s, d in outside) else None
 
 
 def plain_span(layout: Layout, offset: int = 0) -> tuple[int, int]:

@@ -71,6 +71,17 @@ def test_coalesce_keeps_the_function_with_the_fewest_modes(layout: Layout) -> No
     assert (0 if result == Layout(1, 0) else rank(result)) == fewest_modes(values(layout))
 
 
+@pytest.mark.slow
+def test_five_thousand_random_layouts_are_coalesced_and_filtered() -> None:
+    rng = random.Random(3)
+    for number in range(5000):
+        layout = random_layout(rng, negative=number % 3 == 0, modes=4)
+        result = coalesce(layout)
+        assert values(result) == values(layout)
+        assert (0 if result == Layout(1, 0) else rank(result)) == fewest_modes(values(layout))
+        assert sorted(set(values(filter(layout)))) == sorted(set(values(layout)))
+
+
 @given(layouts(), st.data())
 def test_coalesce_by_mode_keeps_each_mode(layout: Layout, data: st.DataObject) -> None:
     if not isinstance(layout.shape, tuple):

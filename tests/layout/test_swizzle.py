@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layout_definitions import compact_layouts, layouts, values
+from layout_definitions import compact_layouts, layouts, random_layout, values
 
 from stridewright.layout import (
     Layout,
@@ -158,29 +158,91 @@ def test_a_layout_after_a_swizzle_is_a_layout_behind_one_where_that_exists(
     assert [result(i) for i in range(size(inner))] == want
 
 
+def test_a_layout_of_any_extent_takes_a_swizzle_of_its_first_modes_along() -> None:
+    for outer, inner in [
+        (Layout(24), Layout((3, 8), (8, 1))),
+        (Layout((8, 8, 3), (8, 1, 64)), Layout((3, 64), (64, 1))),
+        (Layout((8, 24), (1, 16)), Layout((4, 24), (2, 8))),
+        (Layout((64, 3), (4, 1000 * 256)), Layout(192)),
+    ]:
+        result = compose(outer, compose(Swizzle(2, 0, 3), inner))
+        assert [result(i) for i in range(size(inner))] == [
+            outer(Swizzle(2, 0, 3)(inner(i))) for i in range(size(inner))
+        ]
+    with pytest.raises(LayoutError):
+        compose(Layout((6, 8), (8, 1)), Swizzle(2, 0, 3))
+
+
+@given(
+    st.sampled_from(all_swizzles(6)),
+    layouts(modes=3, strides=(1, 2, 8, 16, 64)),
+    layouts(modes=2, strides=(1, 2, 4, 8)),
+)
+def test_any_layout_after_a_swizzle_is_right_or_refused(
+    bms: tuple[int, int, int], outer: Layout, inner: Layout
+) -> None:
+    swizzled = compose(Swizzle(*bms), inner)
+    try:
+        result = compose(outer, swizzled)
+    except LayoutError:
+        return
+    assert [result(i) for i in range(size(inner))] == [outer(swizzled(i)) for i in range(size(inner))]
+
+
 def test_a_permuting_layout_takes_the_swizzle_to_where_its_bits_go() -> None:
     result = compose(Layout((8, 8), (8, 1)), Swizzle(3, 0, 3))
     assert result.swizzle == Swizzle(3, 0, -3)
     assert compose(Layout((8, 8), (8, 1)), compose(Swizzle(3, 3, 3), Layout(8))) == Layout(8, 8)
 
 
-@given(layouts(strides=(0, 1, 2, 4, 8, 16, -1, 3), extents=(1, 2, 4, 8, 6)), st.sampled_from((1, 2, 4, 8, 3)))
-def test_an_upcast_is_the_layout_at_the_first_element_of_every_unit(layout: Layout, n: int) -> None:
-    flat = flatten(layout)
+def in_whole_units(layout: Layout, n: int) -> bool:
+    """Whether every mode steps by units, or runs through whole units, or ends in one where another goes on."""
+    shape, stride = layout.flat
+    modes = list(zip(shape, stride, strict=True))
+    for s, d in modes:
+        if s == 1 or d % n == 0:
+            continue
+        if n % abs(d):
+            return False
+        inside = n // abs(d)
+        goes_on = any(t > 1 and e == s * d for t, e in modes)
+        if s % inside and (inside % s or not goes_on):
+            return False
+    return True
+
+
+def check_upcast(layout: Layout, n: int) -> None:
+    """up(c) == layout(n * c) // n, n scaling the modes inside a unit; refused only where a mode is not made of whole units."""
+    shape, stride = layout.flat
     try:
         up = flatten(upcast(layout, n))
     except LayoutError:
-        assert any(d % n and s > 1 for s, d in zip(*flat.flat, strict=True))
+        assert not in_whole_units(layout, n)
         return
-    scale = [1 if d % n == 0 else n // abs(d) for d in flat.flat[1]]
+    assert in_whole_units(layout, n)
+    scale = [1 if d % n == 0 else n // abs(d) if n % abs(d) == 0 else 1 for d in stride]
     for i in range(size(up)):
         coordinate, left = [], i
         for s in up.flat[0]:
             left, c = divmod(left, s)
             coordinate.append(c)
-        first = sum([c * k * d for c, k, d in zip(coordinate, scale, flat.flat[1], strict=True)])
+        first = sum([c * k * d for c, k, d in zip(coordinate, scale, stride, strict=True)])
         assert first % n == 0
         assert up(i) == first // n
+
+
+@given(layouts(strides=(0, 1, 2, 4, 8, 16, -1, 3), extents=(1, 2, 4, 8, 6)), st.sampled_from((1, 2, 4, 8, 3)))
+def test_an_upcast_is_the_layout_at_the_first_element_of_every_unit(layout: Layout, n: int) -> None:
+    check_upcast(layout, n)
+
+
+@pytest.mark.slow
+def test_five_thousand_random_casts_are_right_or_impossible() -> None:
+    rng = random.Random(2)
+    for number in range(5000):
+        layout, n = random_layout(rng, negative=number % 5 == 0), rng.choice((1, 2, 3, 4, 8))
+        check_upcast(layout, n)
+        assert flatten(upcast(downcast(layout, n), n)) == flatten(layout)
 
 
 @given(layouts(strides=(0, 1, 2, 4, 6, -1, -4)), st.sampled_from((1, 2, 4, 3)))
