@@ -198,12 +198,12 @@ class TensorCopy:
 
     bytes: int
     shared_ranges: tuple[tuple[int, int], ...]
-    _box: _Box | None = field(repr=False)
+    _box: _Box = field(repr=False)
 
     def global_rows(self) -> tuple[NDArray[np.int64], int]:
         """The global addresses touched: the first address of every row in box order, and the bytes of a row."""
         box = self._box
-        if box is None or box.empty:
+        if box.empty:
             return np.zeros(0, np.int64), 0
         bound = box.bound
         starts = np.array([bound._allocation.address + box.start], np.int64)

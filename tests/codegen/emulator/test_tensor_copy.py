@@ -280,6 +280,44 @@ def test_reductions_fault_as_stores_do(coordinates: tuple[int, int], address: in
     assert raised.value.kind == kind
 
 
+@pytest.mark.parametrize("swizzle", list(SPANS))
+@pytest.mark.parametrize("base", [0, 2048, 3 << 24])
+def test_copies_work_in_any_window_up_to_its_last_byte(swizzle: str, base: int) -> None:
+    data = np.random.default_rng(6).integers(0, 256, (8, 128), np.uint8)
+    m = TensorMap("u8", (128, 8), (128,), (SPANS[swizzle] or 64, 8), swizzle=swizzle)
+    size = m.smem_bytes
+    shared = SharedMemory(1024 + size, base)
+    copied = load(bind(m, data), (0, 0), shared, base + 1024)
+    assert copied.shared_ranges == ((base + 1024, base + 1024 + size),)
+    for at, x in reference(m, (0, 0), 1024, False).items():
+        assert shared.load(base + at, 1) == data.reshape(-1)[x]
+    back = np.zeros_like(data)
+    store(bind(m, back), (0, 0), shared, base + 1024)
+    assert (back[:, : m.box[0]] == data[:, : m.box[0]]).all()
+    with pytest.raises(MemoryAccessError, match="out of bounds"):
+        store(bind(m, back), (0, 0), shared, base + 1024 + 128)
+
+
+@pytest.mark.parametrize("corner", [(128, 0), (-128, 0), (0, 8), (0, -8), (128, 8)])
+def test_a_box_outside_the_tensor_touches_no_global_memory(corner: tuple[int, int]) -> None:
+    bound = bind(TensorMap("u8", (128, 8), (128,), (128, 8)), np.ones((8, 128), np.uint8))
+    shared = SharedMemory(1024)
+    copied = load(bound, corner, shared, 0)
+    assert copied.global_rows()[0].size == copied.global_rows()[1] == 0
+    assert copied.bytes == 1024
+    assert not shared.read(0, 1024).any()
+    if min(corner) >= 0:
+        assert store(bound, corner, shared, 0).global_rows()[1] == 0
+
+
+def test_interleaved_stores_were_never_measured() -> None:
+    m = TensorMap("u16", (8, 3, 2), (768, 2304), (8, 2, 2), interleave="16B")
+    shared = SharedMemory(1024)
+    shared.write(0, np.zeros(1024, np.uint8))
+    with pytest.raises(TensorCopyError, match="interleave 16B was never measured"):
+        store(bind(m, np.zeros(8192, np.uint8)), (0, 0, 0), shared, 0)
+
+
 def test_what_lies_outside_is_not_reduced() -> None:
     tensor, bound, shared = box_of_ones("u32", np.uint32)
     reduce(bound, (4, 3), shared, 0, "add")
