@@ -8,7 +8,7 @@
 ``check`` runs every shape with random normal inputs and with small integers (which must come out bit for bit), into
 outputs poisoned with NaN, compares with a float64 product, and records a SHA-256 of each result, so that the
 emulator's can be compared without a GPU. ``speed`` times this kernel and cuBLAS (torch.mm) in turn: each pair is one
-replay of a CUDA graph of each, over operands that together exceed the L2 cache. ``shapes`` does that for the chosen
+replay of a CUDA graph of each, over operands that together exceed the L2 cache. ``launch`` measures the host's time. ``shapes`` does that for the chosen
 configuration and its neighbours on every shape of shapes.json; ``attribute`` for kernels of single CTAs with and
 without ``__cluster_dims__(1, 1, 1)``.
 """
@@ -47,6 +47,22 @@ SHAPES = [
     (512, 512, 256),
     (127, 255, 1032),
     (2048, 1032, 320),
+]
+SCHEDULES: list[dict[str, Any]] = [
+    {"schedule_kind": "pingpong", "tile_n": 128},
+    {"schedule_kind": "pingpong", "tile_n": 208},
+    {"schedule_kind": "pingpong", "tile_n": 80, "cluster_m": 2, "stages": 3},
+    {"schedule_kind": "pingpong", "tile_m": 64, "tile_n": 88, "stages": 6, "swap": True},
+    {"cluster_m": 2, "tile_n": 64},
+    {"cluster_n": 2, "tile_n": 64},
+    {"cluster_m": 2, "cluster_n": 2, "tile_n": 64},
+    {"cluster_m": 4, "tile_n": 64, "stages": 3},
+    {"cluster_n": 4, "tile_n": 64, "stages": 3},
+    {"tile_n": 128, "tile_k": 128, "stages": 3},
+    {"tile_m": 64, "tile_n": 16, "consumers": 1, "swap": True, "stages": 12},
+    {"tile_m": 64, "tile_n": 40, "consumers": 1, "swap": True, "tile_k": 128, "stages": 5},
+    {"tile_m": 128, "tile_n": 72, "swap": True, "cluster_n": 2},
+    {"tile_m": 64, "tile_n": 8, "consumers": 1, "swap": True, "tile_k": 256, "store": "direct"},
 ]
 SPEED_SHAPES = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192)]
 L2_BYTES = 60 * 2**20
@@ -87,6 +103,10 @@ def cases() -> Iterator[tuple[str, tuple[int, int, int], GemmConfig | None]]:
         for store, n in (("tma", 520), ("direct", 517)):
             config = GemmConfig().replace(tile_m=tile_m, tile_n=tile_n, consumers=consumers, stages=2, store=store)
             yield f"tile{tile_m}x{tile_n}-{consumers}-{store}", (531, n, 456), config
+    for parameters in SCHEDULES:
+        config = GemmConfig().replace(**parameters)
+        for shape in ((130, 136, 72), (531, 1032, 456)):
+            yield f"{config.name}-{'x'.join(map(str, shape))}", shape, config
 
 
 def run_checks() -> list[dict[str, Any]]:
@@ -127,7 +147,13 @@ def run_checks() -> list[dict[str, Any]]:
 
 
 def time_pairs(
-    m: int, n: int, k: int, config: GemmConfig | None, pairs: int = 15, replace: tuple[str, str] | None = None
+    m: int,
+    n: int,
+    k: int,
+    config: GemmConfig | None,
+    pairs: int = 15,
+    replace: tuple[str, str] | None = None,
+    dependent: bool = False,
 ) -> dict[str, Any]:
     """Median ratio of cuBLAS's time to ours over interleaved pairs of graph replays, and the median times (microseconds
     a product). ``replace``: a text of the source and what to put in its place.
@@ -149,7 +175,7 @@ def time_pairs(
         )
         for _ in range(sets)
     ]
-    bound = [gemm.bind(a, b, d) for a, b, d in buffers]
+    bound = [gemm.bind(a, b, d, dependent) for a, b, d in buffers]
     # A graph lasts about 10 ms, so that launching it does not count.
     repeats = max(1, round(0.010 / (2 * m * n * k / 700e12) / sets))
     stream = torch.cuda.Stream()
@@ -194,13 +220,13 @@ def time_pairs(
         "cublas_tflops": 2e-6 * m * n * k / theirs,
         "relative_error": error,
         "pairs": pairs,
+        "dependent_launch": dependent,
         "buffer_sets": sets,
     }
 
 
-def speed_configs(shape: tuple[int, int, int]) -> Iterator[GemmConfig | None]:
-    """The chosen configuration, and the tiles that a choice is made from."""
-    yield None
+def speed_configs(shape: tuple[int, int, int]) -> Iterator[GemmConfig]:
+    """Other tiles than the chosen one, cooperative, beside it."""
     if min(shape) >= 2048:
         for tile_m, tile_n, stages in ((128, 256, 4), (128, 192, 4), (256, 128, 4), (128, 128, 6), (256, 160, 3)):
             yield GemmConfig().replace(tile_m=tile_m, tile_n=tile_n, stages=stages)
@@ -270,6 +296,34 @@ def try_build(gemm: Gemm) -> None:
         _ = gemm.build
 
 
+def run_launch(calls: int = 2000) -> list[dict[str, Any]]:
+    """Host time of a call in microseconds, the queue never full: a bound launch, a whole call, torch.mm; in turn."""
+    import torch
+
+    m = n = k = 128
+    a, b = (torch.randn(rows, k, device="cuda").bfloat16() for rows in (m, n))
+    out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    gemm = Gemm(m, n, k)
+    bound = gemm.bind(a, b, out)
+    ways = {
+        "bound launch": bound.launch,
+        "whole call": lambda: gemm(a, b, out=out),
+        "torch.mm": lambda: torch.mm(a, b.t(), out=out),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(calls // 100):
+        for name, way in ways.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(100):
+                way()
+            times[name].append((time.perf_counter() - start) * 1e4)
+    rows = [{"way": name, "microseconds": statistics.median(values)} for name, values in times.items()]
+    for row in rows:
+        print(f"{row['way']}: {row['microseconds']:.2f} us of host time a call")
+    return rows
+
+
 def run_attribute() -> list[dict[str, Any]]:
     """Kernels of single CTAs, as they are and with ``__cluster_dims__(1, 1, 1)``."""
     rows = []
@@ -296,7 +350,7 @@ def run_attribute() -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("check", "speed", "shapes", "attribute"))
+    parser.add_argument("what", choices=("check", "speed", "shapes", "attribute", "launch"))
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=300.0, help="seconds for shapes")
     arguments = parser.parse_args()
@@ -317,11 +371,13 @@ def main() -> None:
             print(f"geometric mean of {len(ratios)}, {what}: {statistics.geometric_mean(ratios):.3f}")
     elif arguments.what == "attribute":
         rows = run_attribute()
+    elif arguments.what == "launch":
+        rows = run_launch()
     else:
         rows = []
         for shape in SPEED_SHAPES:
-            for config in speed_configs(shape):
-                row = time_pairs(*shape, config)
+            for config, dependent in ((None, False), (None, True), *((one, False) for one in speed_configs(shape))):
+                row = time_pairs(*shape, config, dependent=dependent)
                 rows.append(row)
                 print(
                     f"{shape} {row['config']}: {row['ratio_to_cublas']:.3f} of cuBLAS, {row['ours_tflops']:.0f} TFLOP/s, error {row['relative_error']:.2e}",
