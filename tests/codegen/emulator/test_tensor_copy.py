@@ -310,6 +310,24 @@ def test_a_box_outside_the_tensor_touches_no_global_memory(corner: tuple[int, in
         assert store(bound, corner, shared, 0).global_rows()[1] == 0
 
 
+def test_a_map_may_begin_outside_its_array_if_coordinates_lead_back() -> None:
+    memory = GlobalMemory()
+    data = np.random.default_rng(8).integers(0, 256, (8, 64), np.uint8)
+    address = memory.register(data)
+    rows = 1 << 20
+    bound = BoundTensorMap(TensorMap("u8", (64, rows + 5), (64,), (64, 4)), memory, address - 64 * rows, inside=address)
+    shared = SharedMemory(1024)
+    load(bound, (0, rows + 1), shared, 0)
+    assert (shared.read(0, 256) == data[1:5].reshape(-1)).all()
+    load(bound, (0, rows + 3), shared, 0)
+    assert (shared.read(0, 128) == data[3:5].reshape(-1)).all()
+    assert not shared.read(128, 128).any()
+    with pytest.raises(MemoryAccessError, match="out of bounds"):
+        load(bound, (0, rows - 1), shared, 0)
+    with pytest.raises(MemoryAccessError, match="out of bounds"):
+        BoundTensorMap(bound.map, memory, address - 64 * rows)
+
+
 def test_interleaved_stores_were_never_measured() -> None:
     m = TensorMap("u16", (8, 3, 2), (768, 2304), (8, 2, 2), interleave="16B")
     shared = SharedMemory(1024)
