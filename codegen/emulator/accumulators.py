@@ -6,6 +6,7 @@ with the same matrix, and any other instruction that reads the slot gets an arra
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,7 +109,8 @@ def bind(g: Gang, R: list[Any], slots: tuple[int, ...], n: int, d: str, keep: bo
     if first.__class__ is Fragment:
         owner = first.owner
         held = R[low:high] if contiguous else [R[slot] for slot in slots]
-        if owner.fragments == held and owner.accumulator.d == d and owner.accumulator.n == n:
+        same = len(held) == len(owner.fragments) and all(map(operator.is_, owner.fragments, held))
+        if same and owner.accumulator.d == d and owner.accumulator.n == n:
             if owner.copied:
                 old = owner
                 matrix = old.accumulator

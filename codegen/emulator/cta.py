@@ -46,7 +46,7 @@ class Barrier(Mbarrier):
 class NamedBarrier:
     """One of the 16 barriers of a block: counts threads in whole warps."""
 
-    __slots__ = ("arrived", "arrivers", "clock", "expected", "history", "number", "waiters")
+    __slots__ = ("arrived", "arrivers", "clock", "expected", "last", "marks", "number", "waiters")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -55,7 +55,9 @@ class NamedBarrier:
         self.arrivers: list[tuple[int, Gang, int]] = []
         self.waiters: list[Gang] = []
         self.clock: Any = None
-        self.history: list[str] = []
+        self.marks: list[tuple[int, int, int]] = []
+        self.last: list[tuple[int, int, int]] = []
+        """Arrivals of this turn, and of the last one: clock row, epoch, instruction (for the race check)."""
 
 
 class WarpGroup:

@@ -143,11 +143,14 @@ def _st_async(e: Emitter, i: Instruction) -> None:
 def _atom(e: Emitter, i: Instruction) -> None:
     space, order, count, kind = _split(e, i)
     operation = next((part for part in i.parts if part in _OPERATIONS - {"noftz"}), "")
-    if i.parts[1] == "async" or not operation or count != 1:
+    if i.parts[1] == "async" or not operation:
         e.unsupported("this form")
     width = bits_of(kind)
     operands = i.operands if i.parts[0] == "atom" else (Symbol("_"), *i.operands)
     address = _address(e, operands[1], space)
+    if count > 1:
+        _atom_vector(e, space, order, count, kind, operation, operands, address)
+        return
     values = [e.use(operand, width, kind) for operand in operands[2:4]]
     if len(operands) > (4 if operation == "cas" else 3):
         e.unsupported("a cache policy operand")
@@ -157,6 +160,32 @@ def _atom(e: Emitter, i: Instruction) -> None:
         f"{name} = atomic(g, {e.mask}, {space!r}, {operation!r}, {kind!r}, {address}, ({', '.join(values)},), {sorted(order)!r})"
     )
     e.put(operands[0], name, width)
+
+
+def _atom_vector(
+    e: Emitter,
+    space: str,
+    order: frozenset[str],
+    count: int,
+    kind: str,
+    operation: str,
+    operands: tuple[Operand, ...],
+    address: str,
+) -> None:
+    """atom and red of a vector: an atomic on each element by itself (PTX ISA, .vec_16_bit, .vec_32_bit)."""
+    width = bits_of(kind)
+    if operation not in ("add", "min", "max") or space not in ("global", "generic") or len(operands) > 3:
+        e.unsupported("this form")
+    values = [e.use(item, width, kind) for item in e.items(operands[2])]
+    results = e.items(operands[0]) if not is_sink(operands[0]) else (Symbol("_"),) * count
+    if len(values) != count or len(results) != count:
+        e.unsupported(f"{len(values)} elements")
+    e.at()
+    for number, (value, result) in enumerate(zip(values, results, strict=True)):
+        name = e.name()
+        at = f"wrap_add({address}, {number * width // 8}, 64)"
+        e.line(f"{name} = atomic(g, {e.mask}, {space!r}, {operation!r}, {kind!r}, {at}, ({value},), {sorted(order)!r})")
+        e.put(result, name, width)
 
 
 @instruction("cvta")

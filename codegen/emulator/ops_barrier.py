@@ -50,7 +50,11 @@ def phase_check(barrier: Barrier, before: int) -> None:
 
 def mbarrier_init(g: Gang, m: Any, address: Value, count: Value) -> None:
     """mbarrier.init: the 8 bytes then belong to the barrier."""
-    for (at, amount), _ in _lane_values(g, m, address, count):
+    for (at, amount), threads in _lane_values(g, m, address, count):
+        if threads > 1:
+            raise EmulationError(
+                f"mbarrier.init of {at:#x} by {threads} threads at once: all but the first find a barrier that lives"
+            )
         cta = g.cta.cluster.of_address(at) if g.cta.ranks > 1 else g.cta
         if cta is not g.cta:
             raise EmulationError(f"mbarrier.init of {at:#x} in another block of the cluster")

@@ -314,13 +314,33 @@ class ClusterRaces:
                 self._acquire(row, barrier.done_clock)
 
     def named_arrive(self, g: Gang, barrier: NamedBarrier) -> None:
-        """bar.sync and bar.arrive."""
-        for row in self._rows(g, g.mask):
+        """bar.sync and bar.arrive. Each arrival must come after all arrivals of the barrier's last turn, else turns may mix."""
+        rows = self._rows(g, g.mask)
+        for row in rows:
+            clock = self.clocks[row, 0]
+            for other, epoch, at in barrier.last:
+                if clock[other] < epoch:
+                    self._mixed(g, row, other, at, barrier)
+                    break
+        for row in rows:
+            barrier.marks.append((row, int(self.clocks[row, 0, row]), g.at))
             barrier.clock = self._joined(barrier.clock, row)
             self._tick(row)
 
+    def _mixed(self, g: Gang, row: int, other: int, at: int, barrier: NamedBarrier) -> None:
+        program = self.launch.program
+        first = Access(self.agents[other][1], program.instructions[at].opcode, str(program.places[at]))
+        second = Access(self.agents[row][1], program.instructions[g.at].opcode, str(program.places[g.at]))
+        missing = "an order between the two groups that use this barrier, or barriers of their own"
+        self.launch.checks.report(
+            Race(
+                "turns of a named barrier may mix", first, second, g.cta.ctaid, barrier.number, missing, space="barrier"
+            )
+        )
+
     def named_complete(self, cta: Cta, barrier: NamedBarrier) -> None:
         """Everybody who waits knows what everybody who arrived knew."""
+        barrier.last, barrier.marks = barrier.marks, []
         for g in barrier.waiters:
             for row in self._rows(g, g.mask):
                 self._acquire(row, barrier.clock)
@@ -350,6 +370,16 @@ class ClusterRaces:
             if self.launch.lenient and one.kind == "write after read" and kind == WARP and mine != WARP and known:
                 continue
             instructions = self.launch.program.instructions
+            copies = instructions[one.other_where].parts[:2] == ("cp", "async")
+            if (
+                self.launch.lenient
+                and one.kind == "read after write"
+                and mine == WGMMA
+                and known
+                and kind == WARP
+                and copies
+            ):
+                continue  # cp.async, an mbarrier and no proxy fence: CUTLASS's multistage mainloop
             first = Access(first_text, instructions[one.other_where].opcode, str(places[one.other_where]))
             second = Access(
                 second_text if mine == WARP else f"{second_text}, issued by {self.agents[row][1]}",

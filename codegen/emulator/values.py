@@ -171,17 +171,17 @@ def divide(a: Value, b: Value, width: int, is_signed: bool, remainder: bool) -> 
             quotient = -quotient
         return (a - quotient * b if remainder else quotient) & MASK[width]
     kind = UNSIGNED[width]
-    a = a if a.__class__ is np.ndarray else kind(a)
-    b = b if b.__class__ is np.ndarray else kind(b)
+    a, b = np.broadcast_arrays(a if a.__class__ is np.ndarray else kind(a), b if b.__class__ is np.ndarray else kind(b))
     zero = b == 0
     safe = np.where(zero, kind(1), b)
     if is_signed:
         top = kind(width - 1)
         minus_a, minus_b = (a >> top).astype(np.bool_), (safe >> top).astype(np.bool_)
         # Magnitudes as unsigned numbers: the most negative number has none as a signed one.
-        size_a, size_b = np.where(minus_a, kind(0) - a, a), np.where(minus_b, kind(0) - safe, safe)
+        zeros = np.zeros_like(a)
+        size_a, size_b = np.where(minus_a, zeros - a, a), np.where(minus_b, zeros - safe, safe)
         quotient = size_a // size_b
-        quotient = np.where(minus_a ^ minus_b, kind(0) - quotient, quotient)
+        quotient = np.where(minus_a ^ minus_b, zeros - quotient, quotient)
     else:
         quotient = a // safe
     result = a - quotient * safe if remainder else quotient

@@ -192,3 +192,15 @@ def test_equal_values_stored_without_order_are_harmless_where_compilers_do_it() 
     assert [race.kind for race in run_cuda(source, "k", 1, 64, [out, np.int32(1)], strict=False).races] == [
         "write after write"
     ]
+
+
+def test_vector_reductions_are_atomic_element_by_element() -> None:
+    total = np.zeros(4, np.float32)
+    old = np.zeros(64, np.float32)
+    run(
+        "mov.b32 %r1, 0f3F800000; mov.b32 %r2, 0f40000000; red.relaxed.gpu.global.add.v4.f32 [%p0], {%r1, %r2, %r1, %r2};"
+        " atom.global.add.v2.f32 {%r3, %r4}, [%p0], {%r1, %r2}; mul.wide.u32 %d1, %tid, 8; add.s64 %d1, %p1, %d1; st.global.v2.b32 [%d1], {%r3, %r4};",
+        [total, old],
+    )
+    assert total.tolist() == [64.0, 128.0, 32.0, 64.0]
+    assert sorted(old[::2].tolist()) == [32.0 + n for n in range(32)]

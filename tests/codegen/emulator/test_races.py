@@ -9,6 +9,7 @@ import pytest
 
 from stridewright.codegen.emulator import EmulationError, EmulationResult, Race
 
+from .cuda_pieces import WRAPPERS
 from .harness import run_cuda
 from .test_exec_async import run_cluster, run_copy_out, run_product, run_ring
 
@@ -148,3 +149,19 @@ def test_a_block_that_reads_what_another_writes() -> None:
 def test_blocks_that_are_ordered_by_atomics_are_left_alone() -> None:
     source = OVERLAP.replace("= 7;", "= 7; atomicAdd(out, 0);")
     assert run_cuda(source, "k", 4, 32, [np.zeros(128, np.int32), np.int32(31)]).races == ()
+
+
+def test_two_groups_that_use_one_named_barrier_at_the_same_time() -> None:
+    source = """extern "C" __global__ void k(int *out) {
+        if (threadIdx.x < 64) { asm volatile("bar.sync 3, 64;" ::: "memory"); out[threadIdx.x] = 1; }
+        else { asm volatile("bar.sync NUMBER, 64;" ::: "memory"); out[threadIdx.x] = 2; }
+    }"""
+    assert run_cuda(source.replace("NUMBER", "4"), "k", 1, 128, [np.zeros(128, np.int32)]).races == ()
+    races = run_cuda(source.replace("NUMBER", "3"), "k", 1, 128, [np.zeros(128, np.int32)]).races
+    assert kinds(races) == {"turns of a named barrier may mix"}
+
+
+def test_a_barrier_initialised_by_several_threads() -> None:
+    source = WRAPPERS + """extern "C" __global__ void k(u32 n) { __shared__ u64 bar; init(&bar, n); }"""
+    with pytest.raises(EmulationError, match="by 32 threads at once"):
+        run_cuda(source, "k", 1, 32, [np.uint32(1)])
