@@ -23,7 +23,7 @@ class Waiting:
         self.targets: list[tuple[Barrier, int, bool, int]] = []
 
 
-def _lane_values(g: Gang, m: Any, *values: Value) -> list[tuple[tuple[int, ...], int]]:
+def lane_values(g: Gang, m: Any, *values: Value) -> list[tuple[tuple[int, ...], int]]:
     """The different tuples of values of the executing threads, and how many threads have each."""
     if all(value.__class__ is int for value in values):
         count = g.width if m is None else int(np.count_nonzero(m))
@@ -50,7 +50,7 @@ def phase_check(barrier: Barrier, before: int) -> None:
 
 def mbarrier_init(g: Gang, m: Any, address: Value, count: Value) -> None:
     """mbarrier.init: the 8 bytes then belong to the barrier."""
-    for (at, amount), threads in _lane_values(g, m, address, count):
+    for (at, amount), threads in lane_values(g, m, address, count):
         if threads > 1:
             raise EmulationError(
                 f"mbarrier.init of {at:#x} by {threads} threads at once: all but the first find a barrier that lives"
@@ -72,7 +72,7 @@ def mbarrier_init(g: Gang, m: Any, address: Value, count: Value) -> None:
 
 def mbarrier_invalidate(g: Gang, m: Any, address: Value) -> None:
     """mbarrier.inval: the bytes are ordinary memory again."""
-    for (at,), _ in _lane_values(g, m, address):
+    for (at,), _ in lane_values(g, m, address):
         barrier = g.cta.barrier(at)
         if barrier.waiters:
             raise EmulationError(f"{barrier.describe()}: invalidated while {barrier.waiters[0].who()} waits on it")
@@ -109,7 +109,7 @@ def mbarrier_arrive(
     token = 0
     machine = g.cta.machine
     machine.idle = 0
-    for (at, amount), threads in _lane_values(g, m, address, value):
+    for (at, amount), threads in lane_values(g, m, address, value):
         cta = g.cta.cluster.of_address(at) if remote else g.cta
         barrier = cta.barrier(at)
         races = cta.races
@@ -131,7 +131,7 @@ def mbarrier_arrive(
 
 def mbarrier_tx(g: Gang, m: Any, address: Value, size: Value, expect: bool, remote: bool) -> None:
     """mbarrier.expect_tx and complete_tx."""
-    for (at, amount), threads in _lane_values(g, m, address, size):
+    for (at, amount), threads in lane_values(g, m, address, size):
         cta = g.cta.cluster.of_address(at) if remote else g.cta
         barrier = cta.barrier(at)
         for _ in range(threads):
@@ -178,7 +178,7 @@ def _try_wait_lanes(
     cta = g.cta
     waiting = Waiting()
     result = np.zeros(g.width, np.bool_)
-    for (at, wanted), _ in _lane_values(g, g.mask, address, value):
+    for (at, wanted), _ in lane_values(g, g.mask, address, value):
         barrier = cta.barrier(at)
         here = np.ones(g.width, np.bool_) if g.mask is None else g.mask.copy()
         here &= (address == at) & (value == wanted)

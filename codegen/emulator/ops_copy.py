@@ -290,23 +290,28 @@ def prefetch_tensormap(g: Gang, m: Any, tensor: Value) -> None:
 # -- cp.async --------------------------------------------------------------------------------------------------------------------
 
 
-class _Copies:
-    """cp.async of one gang: instructions issued, by commit group."""
+class Copies:
+    """cp.async of one warp: instructions issued, by commit group. Lanes of a warp commit and wait together."""
 
-    __slots__ = ("closed", "open")
+    __slots__ = ("agent", "closed", "done", "groups", "open")
 
     def __init__(self) -> None:
+        self.agent = -1
         self.open: list[Any] = []
         self.closed: list[list[Any]] = []
+        self.groups = 0
+        self.done = 0
 
 
-def _copies(g: Gang) -> _Copies:
-    """Groups are kept for the first warp of a gang: its threads issue together."""
-    key = int(g.lanes[0]) + g.base
-    found = g.cta.copies.get(key)
+def _copies(g: Gang, warp: int) -> Copies:
+    found: Copies | None = g.cta.copies.get(warp)
     if found is None:
-        found = g.cta.copies[key] = _Copies()
+        found = g.cta.copies[warp] = Copies()
     return found
+
+
+def _warps(g: Gang, m: Any) -> list[int]:
+    return list(g.warps) if m is g.mask else np.unique((np.flatnonzero(m) + g.base) // 32).tolist()
 
 
 def copy_async(g: Gang, m: Any, target: Value, source: Value, size: int, filled: Value, ignored: Value) -> None:
@@ -318,34 +323,45 @@ def copy_async(g: Gang, m: Any, target: Value, source: Value, size: int, filled:
     if ignored is not None:
         sizes = np.where(ignored, 0, sizes)
     cta = g.cta
-    if cta.races is not None:
-        used = to if m is None else to[m]
-        _inside(cta, [(int(used.min()), int(used.max()) + size)])
-        cta.races.generic(g, m, cta, to, size, True)
+    used = to if m is None else to[m]
+    _inside(cta, [(int(used.min()), int(used.max()) + size)])
     cta.launch.banks.count(g, m, to, size, "st")
+    every = np.ones(lanes, np.bool_) if m is None else m
+    numbers = (np.arange(lanes) + g.base) // 32
+    for warp in _warps(g, m):
+        mask = every & (numbers == warp)
+        copies = _copies(g, warp)
+        if cta.races is not None:
+            cta.races.copy_async(g, warp, mask, to, size, copies)
 
-    def move() -> None:
-        bulk_copy.copy_lanes(cta.launch.memory, at, cta.shared, to, size, sizes, m)
+        def move(mask: Any = mask) -> None:
+            bulk_copy.copy_lanes(cta.launch.memory, at, cta.shared, to, size, sizes, mask)
 
-    _copies(g).open.append(move)
+        copies.open.append(move)
 
 
 def copy_commit(g: Gang, m: Any) -> None:
     """cp.async.commit_group."""
-    copies = _copies(g)
-    copies.closed.append(copies.open)
-    copies.open = []
+    for warp in _warps(g, m):
+        copies = _copies(g, warp)
+        copies.closed.append(copies.open)
+        copies.open = []
+        copies.groups += 1
 
 
 def copy_wait(g: Gang, m: Any, pending: int) -> None:
     """cp.async.wait_group and wait_all (-1)."""
-    copies = _copies(g)
     if pending < 0:
         copy_commit(g, m)
         pending = 0
-    while len(copies.closed) > pending:
-        for move in copies.closed.pop(0):
-            move()
+    for warp in _warps(g, m):
+        copies = _copies(g, warp)
+        while len(copies.closed) > pending:
+            for move in copies.closed.pop(0):
+                move()
+            copies.done += 1
+        if g.cta.races is not None:
+            g.cta.races.copy_wait(g, warp, copies)
 
 
 def copy_arrive(g: Gang, m: Any, address: Value, keep_count: bool) -> None:
@@ -356,10 +372,9 @@ def copy_arrive(g: Gang, m: Any, address: Value, keep_count: bool) -> None:
     if keep_count:
         mbarrier_arrive(g, m, address, 1, False, False, False, False, True)
         return
-    threads = g.count if m is None else int(np.count_nonzero(m))
+    threads = g.count if m is g.mask else int(np.count_nonzero(m))
     if address.__class__ is not int:
         raise EmulationError("cp.async.mbarrier.arrive without .noinc on different barriers is not modelled")
-    barrier = g.cta.barrier(address)
     # Without .noinc the pending count is raised first, so that the arrival does not count against it (PTX ISA).
-    barrier.pending += threads
+    g.cta.barrier(address).pending += threads
     mbarrier_arrive(g, m, address, 1, False, False, False, False, True)

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from .cta import Barrier, BulkGroups, Cluster, Cta, NamedBarrier, WarpGroup
     from .gang import Gang
     from .launch import Launch
+    from .ops_copy import Copies
 
-WARP, COPY, WGMMA, BULK = "warp", "copy", "wgmma", "bulk"
+WARP, COPY, WGMMA, BULK, LANES = "warp", "copy", "wgmma", "bulk", "lanes"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -219,6 +220,21 @@ class ClusterRaces:
             row = g.cta.rank * self.warps + g.base // 32
             self.clocks[row : row + 4, :, group.agent] = group.queue.complete
 
+    def copy_async(self, g: Gang, warp: int, mask: Any, addresses: Any, size: int, copies: Copies) -> None:
+        """cp.async of one warp is issued: in the generic proxy, done when its group is waited for."""
+        row = g.cta.rank * self.warps + warp
+        if copies.agent < 0:
+            copies.agent = self._agent(LANES, f"cp.async of {self.agents[row][1]}")
+        actor = Actor(copies.agent, copies.groups + 1, self.clocks[row, 0])
+        found = self._shadow(g.cta).write_lanes(actor, addresses, size, g.at, mask)
+        if found:
+            self._report(found, g.cta, row)
+
+    def copy_wait(self, g: Gang, warp: int, copies: Copies) -> None:
+        """Groups of cp.async are complete: other proxies see them after a proxy fence, as what the warp wrote itself."""
+        if copies.agent >= 0:
+            self.clocks[g.cta.rank * self.warps + warp, 0, copies.agent] = copies.done
+
     # -- order -------------------------------------------------------------------------------------------------------------------
 
     def fence_proxy(self, g: Gang, m: Any) -> None:
@@ -396,6 +412,10 @@ class ClusterRaces:
         if first == WARP:
             fence = "fence.proxy.async after the generic access, before the barrier that orders the two"
             return fence if known else f"a barrier between the two, and {fence}"
+        if first == LANES and not known:
+            return "cp.async.wait_group for the group of the copy, and a barrier to other warps"
+        if first == LANES:
+            return "fence.proxy.async after cp.async.wait_group, before the barrier that orders the two"
         if first == COPY:
             return "a wait on the copy's mbarrier for the phase that counts it"
         if first == WGMMA:

@@ -9,7 +9,7 @@ import pytest
 
 from stridewright.codegen.emulator import EmulationError, EmulationResult, Race
 
-from .cuda_pieces import WRAPPERS
+from .cuda_pieces import WRAPPERS, filled
 from .harness import run_cuda
 from .test_exec_async import run_cluster, run_copy_out, run_product, run_ring
 
@@ -165,3 +165,45 @@ def test_a_barrier_initialised_by_several_threads() -> None:
     source = WRAPPERS + """extern "C" __global__ void k(u32 n) { __shared__ u64 bar; init(&bar, n); }"""
     with pytest.raises(EmulationError, match="by 32 threads at once"):
         run_cuda(source, "k", 1, 32, [np.uint32(1)])
+
+
+LANE_COPIES = (
+    WRAPPERS
+    + """
+extern "C" __global__ void k(const u32 *in, u32 *out) {
+    __shared__ __align__(16) u32 buffer[2][256];
+    for (int i = 0; i < 3; ++i) {
+        ASM("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"(shared(&buffer[i & 1][threadIdx.x * 4])), "l"(in + i * 256 + threadIdx.x * 4) : "memory");
+        ASM("cp.async.commit_group;" ::: "memory");
+        WAIT;
+        SYNC;
+        for (int k = 0; k < 4; ++k) out[i * 256 + k * 64 + threadIdx.x] = buffer[i & 1][255 - k * 64 - threadIdx.x];
+        if (AGAIN) __syncthreads();
+    }
+}"""
+)
+LANE_PARTS = {"WAIT": 'ASM("cp.async.wait_group 0;" ::: "memory")', "SYNC": "__syncthreads()", "AGAIN": "true"}
+
+
+def run_lane_copies(**changes: str) -> tuple[bool, EmulationResult]:
+    data, out = np.arange(768, dtype=np.uint32), np.zeros(768, np.uint32)
+    result = run_cuda(filled(LANE_COPIES, LANE_PARTS, **changes), "k", 1, 64, [data, out])
+    return bool((out.reshape(3, 256) == data.reshape(3, 256)[:, ::-1]).all()), result
+
+
+def test_lane_wise_copies_are_ordered_by_their_wait_and_a_barrier() -> None:
+    right, result = run_lane_copies()
+    assert right
+    assert result.races == ()
+    # Two buffers: the barrier of the next round is between a read and the copy after it.
+    assert run_lane_copies(AGAIN="false")[1].races == ()
+
+
+def test_lane_wise_copies_without_wait_or_barrier() -> None:
+    found = verdict(lambda: run_lane_copies(WAIT=""))
+    assert "never written" in found or "read after write" in found
+    found = verdict(lambda: run_lane_copies(SYNC=""))
+    assert "read after write" in found
+    waits_late = 'if (i) ASM("cp.async.wait_group 1;" ::: "memory")'
+    found = verdict(lambda: run_lane_copies(WAIT=waits_late))
+    assert "never written" in found or "read after write" in found
