@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from stridewright.layout.hardware import TensorMap
+
     from .gemm import Gemm
     from .launch_arrays import DeviceMatrix
 
@@ -96,28 +99,31 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -
 
 
 def _arguments(gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix) -> tuple[Any, ...]:
-    from .driver import encode_tensor_map
     from .launch import DevicePointer
 
     first, second = (b, a) if gemm.config.schedule.swap else (a, b)
-    maps = gemm.derivation.tensor_maps(
-        gemm.m,
-        gemm.n,
-        gemm.k,
-        a_row_bytes=_row_bytes(first),
-        b_row_bytes=_row_bytes(second),
-        d_row_bytes=_row_bytes(d),
-    )
+    rows = (_row_bytes(first), _row_bytes(second), _row_bytes(d))
     unused = np.zeros(1, dtype="V128")
+    maps = gemm.tensor_maps(rows)
     return (
-        encode_tensor_map(maps.a, first.address),
-        encode_tensor_map(maps.b, second.address),
-        unused if maps.d is None else encode_tensor_map(maps.d, d.address),
-        unused if maps.d_tail is None else encode_tensor_map(maps.d_tail, d.address),
+        _encoded(maps.a, first.address),
+        _encoded(maps.b, second.address),
+        unused if maps.d is None else _encoded(maps.d, d.address),
+        unused if maps.d_tail is None else _encoded(maps.d_tail, d.address),
         DevicePointer(d.address),
-        np.uint64(_row_bytes(d) // 2),
+        np.uint64(rows[2] // 2),
         *map(np.uint32, (*gemm.kernel_sizes, gemm.k)),
     )
+
+
+@lru_cache(maxsize=1024)
+def _encoded(tensor_map: TensorMap, address: int) -> np.ndarray[Any, Any]:
+    """A tensor map as the driver encodes it. It depends on nothing but the map and the address, and is never written."""
+    from .driver import encode_tensor_map
+
+    encoded = encode_tensor_map(tensor_map, address)
+    encoded.flags.writeable = False
+    return encoded
 
 
 def _row_bytes(matrix: DeviceMatrix) -> int:
@@ -138,7 +144,14 @@ def _check_rows(name: str, matrix: DeviceMatrix) -> None:
 def _multiprocessors() -> int:
     from .launch import import_cupy
 
-    return int(import_cupy().cuda.Device().attributes["MultiProcessorCount"])
+    return _multiprocessors_of(int(import_cupy().cuda.runtime.getDevice()))
+
+
+@lru_cache(maxsize=64)
+def _multiprocessors_of(device: int) -> int:
+    from .launch import import_cupy
+
+    return int(import_cupy().cuda.Device(device).attributes["MultiProcessorCount"])
 
 
 def _bfloat16() -> Any:

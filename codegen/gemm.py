@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Problem, Violation
-from stridewright.kernels.hopper import Derivation, derive
+from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 
 from .bind import BoundGemm, OperandError, bind, wrong_major
 from .select import SMS, resident_ctas, select
@@ -85,6 +85,7 @@ class Gemm:
         self.problem = problem
         self.config = chosen
         self.m, self.n, self.k = sizes["m"], sizes["n"], sizes["k"]
+        self._maps: dict[tuple[int, int, int] | None, TensorMaps] = {}
         self.seconds: dict[str, float] = {}
         """Host seconds that generating and compiling took, once they were done."""
 
@@ -142,6 +143,17 @@ class Gemm:
     def kernel_sizes(self) -> tuple[int, int]:
         """What the kernel takes as its m and n: with operands swapped, the problem's n and m."""
         return (self.n, self.m) if self.config.schedule.swap else (self.m, self.n)
+
+    def tensor_maps(self, row_bytes: tuple[int, int, int] | None = None) -> TensorMaps:
+        """The tensor maps of this problem, for the pitches (bytes) of the kernel's two operands and of D; dense if None.
+        Derived once for each.
+        """
+        if row_bytes not in self._maps:
+            a, b, d = row_bytes or (None, None, None)
+            self._maps[row_bytes] = self.derivation.tensor_maps(
+                self.m, self.n, self.k, a_row_bytes=a, b_row_bytes=b, d_row_bytes=d
+            )
+        return self._maps[row_bytes]
 
     def grid(self, sms: int = SMS) -> tuple[int, int, int]:
         """CTAs to launch: one for each SM, or one for each tile if there are fewer."""
@@ -240,7 +252,7 @@ class Gemm:
 
         a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
         d = np.full((self.m, self.n), np.nan, dtype=ml_dtypes.bfloat16)
-        maps = self.derivation.tensor_maps(self.m, self.n, self.k)
+        maps = self.tensor_maps()
         map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
         map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
         first, second = (b, a) if self.config.schedule.swap else (a, b)
