@@ -20,7 +20,7 @@ def _part(value: Any, modes: tuple[int, ...]) -> Any:
             if not -len(value) <= i < len(value):
                 raise LayoutError(f"mode {i} does not exist in {show(value)}")
             value = value[i]
-        elif hasattr(value, "shape"):
+        elif hasattr(value, "shape") and not hasattr(value, "dtype"):
             value = value[mode]
         elif to_int(mode, "a mode's number") not in (0, -1):
             raise LayoutError(f"mode {mode} does not exist in {value}")
@@ -33,8 +33,10 @@ def shape_of(value: Any) -> IntTuple:
     >>> shape_of(Layout((4, 8))), shape_of((4, 8))
     ((4, 8), (4, 8))
     """
-    if type(value) is int or type(value) is tuple:
+    if type(value) is int:
         return value
+    if type(value) is tuple or type(value) is list:
+        return Layout(value).shape
     if hasattr(value, "shape") and not hasattr(value, "dtype"):
         return value.shape
     return to_int(value, "an operand that is neither layout nor shape")
@@ -81,7 +83,7 @@ def cosize(value: Any, *modes: int) -> Any:
     """
     part = _part(value, modes)
     if type(part) is int or type(part) is tuple:
-        return product(part)
+        return product(shape_of(part))
     if not isinstance(part, Layout):
         if hasattr(part, "cosize"):
             return part.cosize()
@@ -179,7 +181,12 @@ def bundle(modes: Any) -> Layout:
     Layout((4, (2, 3)), (2, (1, 2)))
     """
     if type(modes) is not list:
+        if not hasattr(modes, "__iter__") or type(modes) is str:
+            raise LayoutError(f"modes are given as a sequence of layouts, not as {modes!r}")
         modes = list(modes)
+    for m in modes:
+        if not isinstance(m, Layout):
+            raise LayoutError(f"a mode is a layout, not {m!r}")
     result = make(tuple([m.shape for m in modes]), tuple([m.stride for m in modes]))
     for m in modes:
         if type(m) is not Layout:
@@ -193,6 +200,9 @@ def filter_zeros(layout: Layout) -> Layout:
     >>> filter_zeros(Layout((4, (2, 3)), (0, (1, 0))))
     Layout((1, (2, 1)), (0, (1, 0)))
     """
+
+    if not isinstance(layout, Layout):
+        layout = as_layout(layout)
 
     def clear(s: IntTuple, d: IntTuple) -> IntTuple:
         if type(s) is tuple:

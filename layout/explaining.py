@@ -22,6 +22,7 @@ from .core import Layout, SymbolicLayout, as_layout
 from .errors import LayoutError
 from .operations import compose
 from .swizzle import Swizzle, SwizzledLayout
+from .tuples import to_int
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def explain(operation: Any, *arguments: Any, **options: Any) -> Explanation:
 
 
 def _explain_swizzle(swizzle: Swizzle, offset: int) -> Explanation:
+    offset = to_int(offset, "an offset")
     source, target = swizzle.source_mask, swizzle.target_mask
     result = swizzle(offset)
     steps = []
@@ -118,7 +120,10 @@ def _explain_swizzle(swizzle: Swizzle, offset: int) -> Explanation:
 
 def _explain_call(layout: Any, *coordinate: Any) -> Explanation:
     plain = layout.layout if isinstance(layout, SwizzledLayout) else layout
+    result = layout(*coordinate)
     steps = []
+    if len(coordinate) == 1 and not isinstance(coordinate[0], tuple):
+        coordinate = (to_int(coordinate[0], "an index to explain"),)
     if len(coordinate) == 1 and isinstance(coordinate[0], int):
         index, terms = coordinate[0], []
         shape, stride = plain.flat
@@ -142,7 +147,7 @@ def _explain_call(layout: Any, *coordinate: Any) -> Explanation:
         inner = plain(*coordinate) + layout.offset
         steps += [f"offset {layout.offset} added: {inner}", *_explain_swizzle(layout.swizzle, inner).steps]
     title = f"{layout}({', '.join(map(_text, coordinate))})"
-    return Explanation(title, "the inner product of coordinate and strides", tuple(steps), layout(*coordinate))
+    return Explanation(title, "the inner product of coordinate and strides", tuple(steps), result)
 
 
 def _coalesce_steps(layout: Any, profile: Any = None) -> list[str]:

@@ -355,6 +355,11 @@ def index_expression(layout: Any, *names: str, ranges: Mapping[str, Any] | None 
     plain = layout.layout if hasattr(layout, "swizzle") else layout
     if not isinstance(plain, Layout):
         raise LayoutError(f"an index expression is made from a layout, not from {layout!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise LayoutError(f"a coordinate's name is a str, not {name!r}")
+    if any(hasattr(d, "terms") for d in plain.flat[1]):
+        raise LayoutError(f"{plain} has basis strides: its offsets are coordinates, not numbers")
     if len(names) == 1 and len(plain) != 1:
         modes = [(plain.shape, plain.stride)]
     elif len(names) == len(plain):

@@ -74,6 +74,8 @@ def _missing(layout: Any, have: int, rank: int | None) -> int:
     if rank is None:
         return 1
     wanted = to_int(rank, "a rank")
+    if wanted > 1000:
+        raise LayoutError(f"a rank of {wanted} is more than a layout is padded to: at most 1000")
     if wanted < have:
         raise LayoutError(f"{layout} has rank {have}, more than {wanted}")
     return wanted - have

@@ -7,13 +7,13 @@ from typing import Any
 from .algebra import size
 from .composition import compose_flat
 from .coordinates import idx2crd
-from .core import Layout, as_layout
+from .core import Layout, as_layout, numeric
 from .division import zipped_divide
 from .errors import LayoutError
 from .inverse import left_inverse, right_inverse
 from .products import raked_product
 from .swizzle import SwizzledLayout
-from .tuples import product
+from .tuples import product, to_int
 
 
 def local_tile(layout: Any, tiler: Any, coordinate: Any) -> tuple[Any, Any]:
@@ -40,6 +40,9 @@ def local_partition(layout: Any, threads: Any, index: int) -> tuple[Any, Any]:
     (Layout((4, 4), (32, 4)), 17)
     """
     threads = as_layout(threads)
+    index = to_int(index, "a thread's number")
+    if type(threads) is not Layout:
+        raise LayoutError(f"local_partition: {threads} has symbolic sizes; put numbers in with subs first")
     if not 0 <= index < size(threads):
         raise LayoutError(f"thread {index} does not exist: {threads} has {size(threads)} threads")
     place = left_inverse(threads)(index)
@@ -62,7 +65,7 @@ def make_tv_layout(threads: Any, values: Any) -> tuple[tuple[int, ...], Layout]:
     >>> make_tv_layout(Layout((2, 4), (4, 1)), Layout((2, 2), (2, 1)))
     ((4, 8), Layout(((4, 2), (2, 2)), ((8, 2), (4, 1))))
     """
-    threads, values = as_layout(threads), as_layout(values)
+    threads, values = numeric(threads, "make_tv_layout"), numeric(values, "make_tv_layout")
     owners = raked_product(threads, values)
     tile = tuple([product(m.shape) for m in owners])
     both = Layout((size(threads), size(values)))
@@ -95,7 +98,7 @@ def thread_values(tv: Any, thread: int) -> list[Any]:
     [8, 12, 9, 13]
     """
     if type(tv) is not SwizzledLayout:
-        tv = as_layout(tv)
+        tv = numeric(tv, "thread_values")
     return [tv(thread, v) for v in range(size(tv[1]))]
 
 
@@ -127,7 +130,7 @@ def in_bounds(shape: Any, coordinate: Any) -> bool:
         if type(shape) is not tuple or len(shape) != len(coordinate):
             raise LayoutError(f"the coordinate {coordinate} does not fit the shape {shape}")
         return all(map(in_bounds, shape, coordinate))
-    return bool(0 <= coordinate < product(shape))
+    return bool(0 <= to_int(coordinate, "a coordinate") < product(numeric(shape, "in_bounds").shape))
 
 
 def product_each(shape: Any) -> tuple[Any, ...]:

@@ -33,7 +33,12 @@ def logical_product(layout: Any, tiler: Any) -> Any:
     if type(tiler) is tuple or type(tiler) is list:
         return bundle(by_mode(logical_product, layout, tiler))
     tiler = as_layout(tiler)
-    rest = complement(layout, size(layout) * cosize(tiler))
+    span = cosize(tiler)
+    if type(span) is tuple:
+        raise LayoutError(
+            f"logical_product({layout}, {tiler}): a repetition counts copies, and its basis strides count nothing"
+        )
+    rest = complement(layout, size(layout) * span)
     return bundle([layout, compose_flat(rest, tiler)])
 
 

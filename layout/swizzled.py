@@ -118,7 +118,9 @@ def compose_through(a: Layout, b: Any) -> Layout | SwizzledLayout:
         outer, inner = LinearLayout.of(a), LinearLayout.of(b)
         return outer.compose(inner).to_layout(b.layout.shape)
     except LayoutError as error:
-        raise LayoutError(f"compose({a}, {b}): no layout behind one swizzle is known to represent it: {error}") from None
+        raise LayoutError(
+            f"compose({a}, {b}): no layout behind one swizzle is known to represent it: {error}"
+        ) from None
 
 
 def _past(a: Layout, swizzle: Swizzle) -> Swizzle | None:

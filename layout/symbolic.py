@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .basis import E
 from .core import Layout, as_layout
 from .errors import LayoutError
 from .facts import clean, missing_divisor, quotient, sign
@@ -44,6 +45,8 @@ def flat_modes(layout: Layout) -> list[Mode]:
     >>> flat_modes(Layout((4, 8)))
     [(4, 1), (8, 4)]
     """
+    if any(type(d) is E for d in layout.flat[1]):
+        raise LayoutError(f"{layout} has basis strides, which are not combined with symbolic sizes")
     return list(zip(*layout.flat, strict=True))
 
 
@@ -220,7 +223,7 @@ def complement(layout: Layout, cotarget: Any = None) -> Layout:
     >>> print(complement(Layout(4, 1), dimension("N", multiple_of=8)))
     N/4:4
     """
-    target = None if cotarget is None else clean(product(getattr(cotarget, "shape", cotarget)))
+    target = None if cotarget is None else clean(product(as_layout(cotarget).shape))
     what = f"complement({layout}, {target})"
     modes: list[Mode] = []
     filled: Any = 1
@@ -352,6 +355,8 @@ def substitute(layout: Any, values: Mapping[Any, int]) -> Layout:
     Layout((16, 32), (1, 16))
     """
     layout = as_layout(layout)
+    if not isinstance(values, Mapping):
+        raise LayoutError(f"numbers for sizes are given as a mapping, such as {{N: 64}}, not as {values!r}")
     for symbol, value in values.items():
         multiple = getattr(symbol, "multiple_of", 1)
         if type(value) is int and (value < 1 or value % multiple):

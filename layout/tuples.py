@@ -146,6 +146,8 @@ def compatible(a: IntTuple, b: IntTuple) -> bool:
     a, b = _shape_of(a), _shape_of(b)
     if type(a) is tuple:
         return type(b) is tuple and len(a) == len(b) and all(map(compatible, a, b))
+    if any(isinstance(leaf, (str, bytes)) or leaf is None for leaf in flatten_tuple(b)):
+        raise LayoutError(f"{b!r} is no shape: a shape is an int or a nested tuple of ints")
     return bool(a == product(b))
 
 

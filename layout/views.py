@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .algebra import size
-from .core import Layout, numeric
+from .core import numeric
 from .errors import LayoutError
 from .swizzle import SwizzledLayout
-from .tuples import product
+from .tuples import product, to_int
 
 _MOST_CELLS = 4096
 
@@ -28,12 +28,18 @@ def _table(cells: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequenc
 
 
 def _numeric(layout: Any) -> Any:
-    return layout if type(layout) is SwizzledLayout else numeric(layout, "view")
+    if type(layout) is SwizzledLayout:
+        return layout
+    layout = numeric(layout, "view")
+    if any(type(d) is not int for d in layout.flat[1]):
+        raise LayoutError(f"{layout} has basis strides: its offsets are coordinates, not places")
+    return layout
 
 
 def grid_text(layout: Any, show: Callable[[int], str] = str) -> str:
     """The offsets of a layout of rank 1 or 2 as a grid: mode 0 down, mode 1 across. `show` writes an offset.
 
+    >>> from stridewright.layout import Layout
     >>> print(grid_text(Layout((2, 4), (4, 1))))
       | 0 1 2 3
     --+--------
@@ -41,13 +47,15 @@ def grid_text(layout: Any, show: Callable[[int], str] = str) -> str:
     1 | 4 5 6 7
     """
     layout = _numeric(layout)
+    if not callable(show):
+        raise LayoutError(f"show writes an offset as text: a function, not {show!r}")
     if len(layout) > 2:
         raise LayoutError(f"a grid has rank 1 or 2, not {len(layout)}; slice {layout} or group its modes first")
     rows = size(layout[0]) if len(layout) == 2 else 1
     columns = size(layout[1]) if len(layout) == 2 else size(layout)
     if rows * columns > _MOST_CELLS:
         raise LayoutError(f"a grid of {rows} x {columns} is too large to read: at most {_MOST_CELLS} cells")
-    cells = [[show(layout(i, j) if len(layout) == 2 else layout(j)) for j in range(columns)] for i in range(rows)]
+    cells = [[str(show(layout(i, j) if len(layout) == 2 else layout(j))) for j in range(columns)] for i in range(rows)]
     return _table(cells, [str(i) for i in range(rows)], [str(j) for j in range(columns)])
 
 
@@ -56,6 +64,7 @@ def tv_text(tv: Any, tile: Any) -> str:
 
     `tv` maps (thread, value) to an index of the shape `tile`, counted with mode 0 fastest.
 
+    >>> from stridewright.layout import Layout
     >>> print(tv_text(Layout(((4, 2), (2, 2)), ((8, 2), (4, 1))), (4, 8)))
       |    0    1    2    3    4    5    6    7
     --+----------------------------------------
@@ -67,7 +76,7 @@ def tv_text(tv: Any, tile: Any) -> str:
     tv = _numeric(tv)
     if len(tv) != 2:
         raise LayoutError(f"a thread-value layout has the two modes (thread, value), not {len(tv)}: {tv}")
-    shape = Layout(tile).shape
+    shape = numeric(tile, "tv_text").shape
     extents = tuple([product(s) for s in shape]) if type(shape) is tuple else (1, shape)
     if len(extents) != 2 or extents[0] * extents[1] > _MOST_CELLS:
         raise LayoutError(f"a table of the tile {tile} is not readable: rank 1 or 2 and at most {_MOST_CELLS} elements")
@@ -88,6 +97,7 @@ def hardware_text(layout: Any, bits: int, banks: int = 32) -> str:
 
     A line is one row of all banks (128 bytes for 32). Several elements in one bank show as first-last.
 
+    >>> from stridewright.layout import Layout
     >>> print(hardware_text(Layout((4, 4), (4, 1)), bits=32, banks=8))
       bytes | b0 b1 b2 b3 b4 b5 b6 b7
     --------+------------------------
@@ -95,6 +105,9 @@ def hardware_text(layout: Any, bits: int, banks: int = 32) -> str:
     32 - 63 |  2  6 10 14  3  7 11 15
     """
     layout = _numeric(layout)
+    bits, banks = to_int(bits, "a width in bits"), to_int(banks, "a number of banks")
+    if banks > _MOST_CELLS or bits > 32 * _MOST_CELLS:
+        raise LayoutError(f"{banks} banks and elements of {bits} bits are too many to read")
     if bits < 1 or banks < 1:
         raise LayoutError(f"an element has at least 1 bit and memory at least 1 bank, not {bits} and {banks}")
     if size(layout) > _MOST_CELLS:

@@ -213,7 +213,7 @@ def in_whole_units(layout: Layout, n: int) -> bool:
 
 def check_upcast(layout: Layout, n: int) -> None:
     """up(c) == layout(n * c) // n, n scaling the modes inside a unit; refused only where a mode is not made of whole units."""
-    shape, stride = layout.flat
+    _, stride = layout.flat
     try:
         up = flatten(upcast(layout, n))
     except LayoutError:
