@@ -46,7 +46,7 @@ class Barrier(Mbarrier):
 class NamedBarrier:
     """One of the 16 barriers of a block: counts threads in whole warps."""
 
-    __slots__ = ("arrived", "arrivers", "clock", "expected", "last", "marks", "number", "waiters")
+    __slots__ = ("arrived", "arrivers", "clock", "expected", "last", "marks", "number", "voters", "votes", "waiters")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -55,6 +55,8 @@ class NamedBarrier:
         self.arrivers: list[tuple[int, Gang, int]] = []
         self.waiters: list[Gang] = []
         self.clock: Any = None
+        self.votes = 0
+        self.voters = 0
         self.marks: list[tuple[int, int, int]] = []
         self.last: list[tuple[int, int, int]] = []
         """Arrivals of this turn, and of the last one: clock row, epoch, instruction (for the race check)."""

@@ -32,7 +32,8 @@ class Gang:
 
     __slots__ = (
         "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "ended", "join", "laneid", "local", "mask",
-        "open", "parameters", "parent", "pc", "program", "registers", "start", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
+        "open", "parameters", "parent", "pc", "program", "reduced",
+        "registers", "start", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
         "warps_cache", "width",
     )  # fmt: skip
 
@@ -55,6 +56,7 @@ class Gang:
         self.join = EXIT
         self.direct = False
         self.ended = False
+        self.reduced: tuple[int, int] | None = None
         self.collapsed: dict[int, Value] = {}
         self.start = 0
         self.waiting: Any = None
@@ -174,7 +176,7 @@ class Gang:
         new.children, new.arrived, new.collapsed = [], [], {}
         new.open, new.join, new.direct, new.ended = 0, EXIT, False, False
         new.warps_cache = None
-        new.waiting = None
+        new.waiting = new.reduced = None
         new.registers = self.registers[:]
         new.parameters = dict(self.parameters) if self.parameters else {}
         lanes = np.flatnonzero(mask)

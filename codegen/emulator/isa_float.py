@@ -25,7 +25,7 @@ def _arithmetic(e: Emitter, i: Instruction) -> None:
     """add sub mul div fma mad min max abs neg of f16, bf16, f32, f64 and pairs of the 16-bit ones."""
     name, kind = i.parts[0], i.parts[-1]
     given = e.allow("ftz", "sat", "approx", "full", "NaN", "relu", "xorsign", "oob", *ROUNDINGS, *FLOATS)
-    if given & {"xorsign", "oob", "relu"} or kind == "tf32" or len(given & FLOATS) > 1:
+    if given & {"xorsign", "oob"} or ("relu" in given and name != "fma") or kind == "tf32" or len(given & FLOATS) > 1:
         e.unsupported("this combination of modifiers")
     width = bits_of(kind)
     values = [_flushed(e.use(operand, width, kind), given, width) for operand in i.operands[1:]]
@@ -34,6 +34,8 @@ def _arithmetic(e: Emitter, i: Instruction) -> None:
         call = f"flush({call}, {width})"
     if "sat" in given:
         call = f"saturate_kind({call}, {kind!r})"
+    if "relu" in given:
+        call = f"float_max(({call}, 0), {kind!r}, 'rn', True)"
     e.put(i.operands[0], call, width)
 
 

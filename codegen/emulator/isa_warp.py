@@ -162,8 +162,32 @@ def _bar(e: Emitter, i: Instruction, block: int, following: int) -> None:
         _by_value(e, (number, count), block, following)
         e.line(f"bar_arrive(g, {number}, {count}, {aligned})")
         e.line(f"return {following}")
+    elif parts[0] == "red":
+        _bar_red(e, i, parts, aligned, block, following)
     else:
-        e.unsupported("barrier reductions")
+        e.unsupported()
+
+
+def _bar_red(e: Emitter, i: Instruction, parts: list[str], aligned: bool, block: int, following: int) -> None:
+    """A barrier that counts predicates: the block is run again when it is complete, and then has the result."""
+    number, *count, predicate = (
+        e.use(operand, width) for operand, width in zip(i.operands[1:], _red_widths(i), strict=True)
+    )
+    name = e.name()
+    e.line(f"{name} = bar_reduce(g, {number}, {count[0] if count else 0}, {aligned}, {predicate})")
+    e.line(f"if {name} is None:")
+    e.line(f" g.pc = {block}")
+    e.line(" return PARK")
+    results = {"popc": f"{name}[0]", "and": f"{name}[0] == {name}[1]", "or": f"{name}[0] > 0"}
+    if parts[1] not in results:
+        e.unsupported()
+    e.put(i.operands[0], results[parts[1]], 32 if parts[1] == "popc" else 1)
+    e.flush()
+    e.line(f"return {following}")
+
+
+def _red_widths(i: Instruction) -> list[int]:
+    return [32] * (len(i.operands) - 2) + [1]
 
 
 BLOCKING["bar.arrive"] = BLOCKING["barrier.arrive"] = _bar

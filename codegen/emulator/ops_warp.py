@@ -287,6 +287,28 @@ def bar_sync(g: Gang, number: Value, count: Value, aligned: bool) -> bool:
     return False
 
 
+def bar_reduce(g: Gang, number: Value, count: Value, aligned: bool, predicate: Value) -> tuple[int, int] | None:
+    """bar.red: (threads whose predicate holds, threads) once the barrier is complete; None: the gang waits."""
+    found = g.reduced
+    if found is not None:
+        g.reduced = None
+        return found
+    barrier = _arrive(g, number, count, aligned, True)
+    lanes = g.count
+    if predicate.__class__ is np.ndarray:
+        barrier.votes += int(np.count_nonzero(predicate if g.mask is None else predicate & g.mask))
+    else:
+        barrier.votes += lanes if predicate else 0
+    barrier.voters += lanes
+    barrier.waiters.append(g)
+    g.waiting = barrier
+    if g.cta.machine.check_named(g.cta, barrier):
+        g.cta.machine.ready.remove(g)
+        found, g.reduced = g.reduced, None
+        return found
+    return None
+
+
 def bar_arrive(g: Gang, number: Value, count: Value, aligned: bool) -> None:
     """bar.arrive."""
     barrier = _arrive(g, number, count, aligned, False)

@@ -239,6 +239,10 @@ class Machine:
             )
         if cta.races is not None:
             cta.races.named_complete(cta, barrier)
+        if barrier.voters:
+            for g in barrier.waiters:
+                g.reduced = (barrier.votes, barrier.voters)
+            barrier.votes = barrier.voters = 0
         barrier.arrived = 0
         barrier.expected = 0
         barrier.arrivers = []

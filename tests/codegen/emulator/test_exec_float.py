@@ -309,3 +309,14 @@ def test_an_unknown_combination_is_refused_with_its_text() -> None:
         execute("cvt.pack.sat.u8.s32.b32 {d}, {a}, {b}, {a};", [np.zeros(32, np.uint32)] * 2)
     with pytest.raises(UnsupportedInstruction, match="wmma"):
         execute("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {{%r1}}, [{a}];", [np.zeros(32, np.uint32)])
+
+
+def test_fma_with_relu_and_conversion_to_tf32() -> None:
+    random = np.random.default_rng(7)
+    a, b, c = (random.standard_normal(64).astype(np.float16).view(np.uint32) for _ in range(3))
+    x, y, z = (one.view(np.float16).astype(np.float64) for one in (a, b, c))
+    got = execute("fma.rn.relu.f16x2 {d}, {a}, {b}, {c};", [a, b, c]).view(np.float16)
+    assert np.array_equal(got, np.maximum((x * y + z).astype(np.float16), 0))
+    bits = random.standard_normal(64).astype(F32).view(np.uint32)
+    # Nearest with ties away from zero: half of the dropped 13 bits added to the magnitude.
+    check("cvt.rna.tf32.f32 {d}, {a};", lambda v: (v + 0x1000) & 0xFFFFE000, (bits,))

@@ -184,3 +184,16 @@ def test_an_aligned_barrier_of_part_of_a_warp_is_an_error() -> None:
     }"""
     with pytest.raises(EmulationError, match="aligned"):
         run_cuda(source, "k", 1, 32, [np.zeros(32, np.int32)])
+
+
+def test_barriers_that_count_predicates() -> None:
+    source = """extern "C" __global__ void k(int *out, int n) {
+        int t = threadIdx.x;
+        int count = __syncthreads_count(t % 3 == 0);
+        int all = __syncthreads_and(t < n), any = __syncthreads_or(t == n);
+        out[t] = count * 100 + (all != 0) * 10 + (any != 0);
+    }"""
+    for n, expected in ((96, 3210), (95, 3201), (200, 3210)):
+        out = np.zeros(96, np.int32)
+        run_cuda(source, "k", 1, 96, [out, np.int32(n)])
+        assert set(out.tolist()) == {expected}
