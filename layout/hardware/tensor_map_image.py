@@ -8,6 +8,7 @@ there is no driver; a kernel that runs on hardware should get its maps from cuTe
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from math import prod
 
 from .dtypes import TMA_ENUMERATORS, data_type
@@ -16,8 +17,7 @@ from .swizzle_modes import swizzle_mode, swizzle_modes
 from .tensor_map import MAP_BYTES, TensorMap
 from .tensor_map_rules import INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, is_hopper
 
-# The type's code in bits 7-10 of word 2, and whether bit 16 (round to tf32) is set.
-_TYPE_CODES = {
+TYPE_CODES = {
     "UINT8": (0, 0),
     "UINT16": (1, 0),
     "UINT32": (2, 0),
@@ -32,6 +32,7 @@ _TYPE_CODES = {
     "TFLOAT32": (7, 1),
     "TFLOAT32_FTZ": (8, 1),
 }
+"""The type's code in bits 7-10 of word 2, and whether bit 16 (round to tf32) is set."""
 _WORDS = MAP_BYTES // 4
 
 
@@ -49,7 +50,7 @@ def encode_image(tensor_map: TensorMap, address: int) -> bytes:
     rank, steps, box = tensor_map.rank, tensor_map.steps, tensor_map.box
     mode = swizzle_mode(tensor_map.swizzle)
     dtype = data_type(tensor_map.dtype)
-    code, rounds = _TYPE_CODES[str(dtype.tma)]
+    code, rounds = TYPE_CODES[str(dtype.tma)]
     words = [0] * _WORDS
     words[0], words[1] = address & 0xFFFFFFFF, address >> 32
     words[2] = (rank - 1) << 4 | code << 7 | INTERLEAVES.index(tensor_map.interleave) << 11
@@ -78,12 +79,24 @@ def decode_image(image: bytes) -> tuple[TensorMap, int]:
     >>> decode_image(encode_image(m, 4096)) == (TensorMap(**{**vars(m), "element_strides": (1, 1)}), 4096)
     True
     """
-    if len(image) != MAP_BYTES:
-        raise HardwareError(f"a tensor map has {MAP_BYTES} bytes, not {len(image)}")
-    words = struct.unpack(f"<{_WORDS}I", image)
+    if not isinstance(image, bytes | bytearray) or len(image) != MAP_BYTES:
+        given = len(image) if isinstance(image, bytes | bytearray) else f"{image!r:.60}"
+        raise HardwareError(f"a tensor map has {MAP_BYTES} bytes, not {given}")
+    tensor_map, address = read_words(struct.unpack(f"<{_WORDS}I", image))
+    if tensor_map.problems(address) or encode_image(tensor_map, address) != image:
+        raise HardwareError("the map has bits set that no known sm_90 map has, or was never accepted by a driver")
+    return tensor_map, address
+
+
+def read_words(words: Sequence[int]) -> tuple[TensorMap, int]:
+    """(the map, the global address) that the fields of a map's 32-bit words say; nothing else about it is checked.
+
+    >>> read_words(struct.unpack("<32I", bytes(128)))[0].box
+    (1,)
+    """
     head = words[2]
     rank = (head >> 4 & 7) + 1
-    kinds = {value: name for name, value in _TYPE_CODES.items()}
+    kinds = {value: name for name, value in TYPE_CODES.items()}
     kind = kinds.get((head >> 7 & 15, head >> 16 & 1))
     interleave, swizzle = head >> 11 & 3, head >> 13 & 3
     if kind is None or rank > 5 or interleave >= len(INTERLEAVES):
@@ -100,7 +113,4 @@ def decode_image(image: bytes) -> tuple[TensorMap, int]:
         L2_PROMOTIONS[head >> 17 & 3],
         OOB_FILLS[head >> 15 & 1],
     )
-    address = words[0] | words[1] << 32
-    if tensor_map.problems(address) or encode_image(tensor_map, address) != image:
-        raise HardwareError("the map has bits set that no known sm_90 map has, or was never accepted by a driver")
-    return tensor_map, address
+    return tensor_map, words[0] | words[1] << 32
