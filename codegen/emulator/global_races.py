@@ -75,7 +75,7 @@ class GlobalRaces:
 
     def rows(self, cta: Cta, bound: BoundTensorMap, copied: TensorCopy, where: int, write: bool) -> None:
         """Tensor copies."""
-        start = self.launch.memory.find(bound.address, 1).address
+        start = bound.inside
         if not write and start not in self._written:
             return
         starts, length = copied.global_rows()

@@ -404,7 +404,7 @@ def parameter_slot(e: Emitter, operand: Bracket) -> str:
     return f"g.parameters[{base.name!r}, {int(operand.amount)}]"
 
 
-@instruction("tensormap", "pmevent")
+@instruction("pmevent")
 def _refused(e: Emitter, i: Instruction) -> None:
     e.unsupported()
 

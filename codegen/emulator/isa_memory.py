@@ -250,6 +250,10 @@ def _fence(e: Emitter, i: Instruction) -> None:
             e.unsupported()
         e.line(f"fence_proxy_async(g, {e.mask}, {space!r})")
     elif parts[0] == "proxy" and parts[1] == "tensormap::generic":
+        if "acquire" in parts:
+            if immediate_int(e, i.operands[1]) != 128:
+                e.unsupported("a size other than 128")
+            e.line(f"tensor_map_acquire(g, {e.mask}, {e.address(i.operands[0], 64)})")
         e.line(f"fence_thread(g, {e.mask}, {parts[-1]!r})")
     elif parts[0] == "proxy" and parts[1] == "alias":
         pass

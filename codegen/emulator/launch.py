@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,17 @@ from .faults import MachineError
 from .global_memory import GlobalMemory
 from .global_races import GlobalRaces, orders_blocks
 from .matrix import Numerics
+from .ops_tensor_map import DeviceTensorMaps
 from .ptx import TYPE_BYTES
 from .ptx_text import parse_number
 from .report import EmulationResult
 from .scheduler import Machine
 from .tensor_copy import BoundTensorMap
 from .translate import PARAM_WINDOW, Parameter, Program, program_of
+
+if TYPE_CHECKING:
+    from .cta import Cta
+    from .timeline import RecordingMachine
 
 MAX_SHARED = 232_448
 """Bytes of shared memory that a block of compute capability 9.0 may use: 227 KiB (CUDA programming guide, table of limits)."""
@@ -104,6 +109,7 @@ class Launch:
         self.registers_per_thread = registers_at_launch(self._bound_threads(), program.largest_register_count)
         self.memory = GlobalMemory()
         self.tensor_maps: dict[int, BoundTensorMap] = {}
+        self.device_maps = DeviceTensorMaps()
         self.parameters = self._pack(args)
         self.symbols = self._variables()
         self._read: dict[tuple[int, int], int] = {}
@@ -232,13 +238,15 @@ class Launch:
             found = self._read[offset, width] = int.from_bytes(self.parameters[offset : offset + width], "little")
         return found
 
-    def tensor_map(self, address: int) -> BoundTensorMap:
-        """The tensor map at a generic address."""
+    def tensor_map(self, address: int, cta: Cta) -> BoundTensorMap:
+        """The tensor map at a generic address, that a block uses: a parameter, or 128 bytes of global memory."""
         found = self.tensor_maps.get(address)
         if found is None:
-            raise EmulationError(
-                f"no tensor map at generic address {address:#x}; a tensor map must be a TensorMapArgument of a __grid_constant__ parameter"
-            )
+            if PARAM_WINDOW <= address < PARAM_WINDOW + len(self.parameters):
+                raise EmulationError(
+                    f"no tensor map at generic address {address:#x}; a tensor map must be a TensorMapArgument of a __grid_constant__ parameter"
+                )
+            found = self.device_maps.find(self, address, cta)
         return found
 
     def _variables(self) -> dict[str, int]:
@@ -289,6 +297,13 @@ def _three(name: str, value: Sequence[int] | int) -> tuple[int, int, int]:
     return full[0], full[1], full[2]
 
 
+def recording_machine(launch: Launch) -> RecordingMachine:
+    """A machine that records a timeline; its modules are imported only when one is asked for."""
+    from .timeline import RecordingMachine
+
+    return RecordingMachine(launch)
+
+
 def emulate_ptx(
     ptx: str,
     kernel: str,
@@ -301,6 +316,7 @@ def emulate_ptx(
     strict: bool = True,
     numerics: str = "float32",
     check_races: bool = True,
+    timeline: bool = False,
 ) -> EmulationResult:
     """Executes a kernel's PTX and checks it. Arrays among the arguments are read and written in place.
 
@@ -315,6 +331,7 @@ def emulate_ptx(
         strict: every documented fence and wait is demanded; otherwise what NVIDIA's compilers rely on passes.
         numerics: "float32" sums wgmma in float32, "hardware" gives the bits of an H200.
         check_races: whether accesses are checked for races (slower).
+        timeline: whether events are recorded and given modelled times (slower): the result's `timeline`.
 
     Returns:
         An EmulationResult: instructions, races, bank conflicts for each source line, seconds.
@@ -336,20 +353,23 @@ def emulate_ptx(
         launch = Launch(program, grid, block, args, cluster, shared, seed, strict, numerics, check_races)
     except MachineError as fault:
         raise EmulationError(str(fault)) from fault
-    machine = Machine(launch)
+    recorder = recording_machine(launch) if timeline else None
+    machine = Machine(launch) if recorder is None else recorder
     begun = time.perf_counter()
     machine.run()
+    seconds = time.perf_counter() - begun
     return EmulationResult(
         kernel=kernel,
         grid=launch.grid,
         block=launch.block,
         cluster=launch.cluster,
         instructions=machine.instructions,
-        seconds=time.perf_counter() - begun,
+        seconds=seconds,
         translate_seconds=translated - started,
         seed=seed,
         strict=strict,
         numerics=numerics,
         races=launch.checks.races(),
         bank_conflicts=launch.banks.records(),
+        timeline=None if recorder is None else recorder.timeline(),
     )

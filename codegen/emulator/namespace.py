@@ -21,6 +21,7 @@ def namespace() -> dict[str, Any]:
         ops_matrix,
         ops_memory,
         ops_store_async,
+        ops_tensor_map,
         ops_warp,
         values,
     )
@@ -28,7 +29,7 @@ def namespace() -> dict[str, Any]:
     names: dict[str, Any] = {"np": np, "ndarray": np.ndarray}
     for module in (
         values, float_values, convert_values, accumulators, ops_memory, ops_warp, ops_barrier, ops_copy, ops_matrix,
-        ops_store_async,
+        ops_store_async, ops_tensor_map,
     ):  # fmt: skip
         names.update(
             (name, value) for name, value in vars(module).items() if not name.startswith("_") and callable(value)

@@ -100,7 +100,7 @@ def tensor_load(
     launch = g.cta.launch
     given = (target, tensor, barrier, 0 if ranks is None else ranks, *coordinates)
     for lane, (to, at, bar, mask, *where) in each_thread(g, m, *given):
-        bound = launch.tensor_map(at)
+        bound = launch.tensor_map(at, g.cta)
         position = tuple(signed(one, 32) for one in where)
         tensor_copy.check(bound, position, to)
         ranges = tensor_copy.shared_ranges(bound, to)
@@ -219,7 +219,7 @@ def tensor_store(
     launch = g.cta.launch
     shared = g.cta.shared
     for lane, (at, start, *where) in each_thread(g, m, tensor, source, *coordinates):
-        bound = launch.tensor_map(at)
+        bound = launch.tensor_map(at, g.cta)
         position = tuple(signed(one, 32) for one in where)
         tensor_copy.check(bound, position, start, store=True)
         ranges = tensor_copy.shared_ranges(bound, start)
@@ -278,13 +278,13 @@ def bulk_wait(g: Gang, m: Any, pending: int, read: bool) -> None:
 def tensor_prefetch(g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...]) -> None:
     """cp.async.bulk.prefetch.tensor."""
     for _, (at, *where) in each_thread(g, m, tensor, *coordinates):
-        tensor_copy.prefetch(g.cta.launch.tensor_map(at), tuple(signed(one, 32) for one in where))
+        tensor_copy.prefetch(g.cta.launch.tensor_map(at, g.cta), tuple(signed(one, 32) for one in where))
 
 
 def prefetch_tensormap(g: Gang, m: Any, tensor: Value) -> None:
     """prefetch.tensormap: no effect, but the map must be one."""
     for _, (at,) in each_thread(g, m, tensor):
-        g.cta.launch.tensor_map(at)
+        g.cta.launch.tensor_map(at, g.cta)
 
 
 # -- cp.async --------------------------------------------------------------------------------------------------------------------

@@ -125,6 +125,11 @@ class BoundTensorMap:
         self._plain = tensor_map.interleave == "none"
         self._boxes: dict[tuple[tuple[int, ...], bool], _Box] = {}
 
+    @property
+    def inside(self) -> int:
+        """The address of the array that holds the tensor; the map itself may begin elsewhere."""
+        return self._allocation.address
+
     def box(self, coordinates: Sequence[int], whole_chunks: bool) -> _Box:
         """The part of the box at ``coordinates`` that lies in the tensor; ``whole_chunks``: rows end at 16 bytes.
 
