@@ -238,33 +238,30 @@ class Gemm:
     # ---- on the emulator --------------------------------------------------------------------------------------------
 
     def emulate(
-        self, a: Any, b: Any, *, seed: int = 0, strict: bool = True, numerics: str = "float32", sms: int = SMS
+        self,
+        a: Any,
+        b: Any,
+        *,
+        seed: int = 0,
+        strict: bool = True,
+        numerics: str = "float32",
+        sms: int = SMS,
+        timeline: bool = False,
     ) -> GemmEmulation:
         """Runs this kernel's PTX on the emulator. ``a`` (M, K) and ``b`` (N, K) are numpy arrays, bfloat16 of
         ml_dtypes.
 
-        D starts as NaN, so an element that the kernel does not write shows. Raises OperandError for arrays that do
+        D starts as NaN, so an element that the kernel does not write shows. With ``timeline`` the events are recorded and
+        given modelled times. Raises OperandError for arrays that do
         not fit, DeadlockError and EmulationError for what the kernel does wrong.
         """
         import ml_dtypes
 
-        from .emulator import TensorMapArgument, emulate_ptx
+        from .emulator import emulate_ptx
 
         a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
         d = np.full((self.m, self.n), np.nan, dtype=ml_dtypes.bfloat16)
-        maps = self.tensor_maps()
-        map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
-        map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
-        first, second = (b, a) if self.config.schedule.swap else (a, b)
-        arguments = [
-            TensorMapArgument(maps.a, first),
-            TensorMapArgument(maps.b, second),
-            map_d,
-            map_tail,
-            d,
-            np.uint64(self.n),
-            *map(np.uint32, (*self.kernel_sizes, self.k)),
-        ]
+        arguments = self.emulator_arguments(a, b, d)
         ptx = self.ptx
         start = time.perf_counter()
         result = emulate_ptx(
@@ -278,6 +275,7 @@ class Gemm:
             seed=seed,
             strict=strict,
             numerics=numerics,
+            timeline=timeline,
         )
         seconds = time.perf_counter() - start
         self.seconds["run"] = seconds
@@ -289,6 +287,24 @@ class Gemm:
             seconds=seconds,
             result=result,
         )
+
+    def emulator_arguments(self, a: NDArray[Any], b: NDArray[Any], d: NDArray[Any]) -> list[Any]:
+        """The kernel's arguments for the emulator, from numpy arrays a (M, K), b (N, K) and d (M, N)."""
+        from .emulator import TensorMapArgument
+
+        maps = self.tensor_maps()
+        map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
+        map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
+        first, second = (b, a) if self.config.schedule.swap else (a, b)
+        return [
+            TensorMapArgument(maps.a, first),
+            TensorMapArgument(maps.b, second),
+            map_d,
+            map_tail,
+            d,
+            np.uint64(self.n),
+            *map(np.uint32, (*self.kernel_sizes, self.k)),
+        ]
 
     def _host_operand(self, array: Any, name: str, rows: int) -> NDArray[Any]:
         if not isinstance(array, np.ndarray):

@@ -1,0 +1,109 @@
+"""What things cost: the constants of the timeline's model of a Hopper chip, each with where it comes from.
+
+Six were fitted to times measured on an H200 (`FITTED`), on half of the shapes only; the program benchmarks/timeline_hopper.py says on
+which, and how far the model is off on the other half. The rest are documented or follow from what is documented.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FITTED = (
+    "launch_seconds",
+    "load_latency",
+    "l2_bytes_per_clock",
+    "dram_bytes_per_second",
+    "sustained_clock",
+    "instruction_clocks",
+)
+"""The constants that were fitted."""
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Constants of the chip. Clocks are of the SM unless the name says seconds; bytes per clock are of one SM."""
+
+    launch_seconds: float = 2.5e-6
+    """From one kernel's end to the next one's first instruction in a stream of kernels. Fitted."""
+    load_latency: float = 1000.0
+    """From a tensor copy's issue to its barrier, when nothing queues. L2 and DRAM are not told apart. Fitted."""
+    l2_bytes_per_clock: float = 80.0
+    """What L2 delivers to one SM while all SMs load. Fitted."""
+    dram_bytes_per_second: float = 4.2e12
+    """What DRAM delivers. An H200 has 4.8e12 (NVIDIA H200 data sheet); fitted."""
+    sustained_clock: float = 1.35e9
+    """The SM clock at which a chip whose tensor cores never wait keeps to its 700 W. Fitted; see `clock`."""
+    instruction_clocks: float = 2.0
+    """Clocks from one instruction of a warp to its next. Fitted: 1 is the issue rate of a scheduler, about 4 the latency of a dependent one."""
+
+    highest_clock: float = 1.98e9
+    """The SM clock of a chip that has power to spare: clocks.max.sm of the H200 the measurements are from."""
+    sms: int = 132
+    """SMs of an H100 SXM and H200 (NVIDIA H100 Tensor Core GPU Architecture, table 1)."""
+    shared_bytes_per_clock: float = 128.0
+    """Shared memory: 32 banks of 4 bytes (CUDA C++ Programming Guide, compute capability 9.x)."""
+    tensor_columns_per_clock: float = 2.0
+    """Columns of 64 rows and 32 bytes of K that an SM multiplies in a clock: 989.4 dense bf16 TFLOPS at 1830 MHz with 132 SMs
+    (H100 data sheet) are 4096 operations a clock, hence N / 2 clocks for m64nNk16."""
+    mma_sync_share: float = 0.62
+    """What mma.sync reaches of wgmma's rate on Hopper (Luo et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture)."""
+    wgmma_latency: float = 32.0
+    """From the end of a wgmma's multiplies to a warpgroup that waits for it. m64n8k16, which multiplies for 4 clocks, takes 32 in all by
+    Luo et al. 2024."""
+    barrier_latency: float = 20.0
+    """From the last arrival at a barrier in shared memory to whoever waits: a shared-memory access takes about 30 clocks in all (Luo et al. 2024)."""
+    cluster_latency: float = 180.0
+    """The same where the barrier lies in another block of the cluster: 180 clocks (Luo et al. 2024, SM-to-SM network)."""
+    store_latency: float = 600.0
+    """From the reading of shared memory to a store's completion in L2, about its latency of some 270 clocks both ways (Luo et al. 2024)."""
+    issue_clocks: float = 4.0
+    """Clocks for which the copy engine is busy with one copy's coordinates, whatever its size. An assumption."""
+
+    def wgmma_clocks(self, n: int, from_registers: bool) -> float:
+        """Clocks that a wgmma of 64 rows, `n` columns and 32 bytes of K takes: of its multiplies, or of reading its operands from shared memory
+        (A: 64 rows of 32 bytes, B: `n` rows), whichever is longer.
+
+        >>> CostModel().wgmma_clocks(256, False), CostModel().wgmma_clocks(64, False), CostModel().wgmma_clocks(8, False)
+        (128.0, 32.0, 18.0)
+        """
+        read = (n + (0 if from_registers else 64)) * 32 / self.shared_bytes_per_clock
+        return max(n / self.tensor_columns_per_clock, read)
+
+    def mma_clocks(self, m: int, n: int, k: int, bits: int) -> float:
+        """Clocks of the SM that one warp's mma.sync takes, if the other three tensor cores have as much to do.
+
+        >>> round(CostModel().mma_clocks(16, 8, 16, 16), 2)
+        1.61
+        """
+        return m / 64 * n / self.tensor_columns_per_clock * k * bits / 256 / self.mma_sync_share
+
+    def clock(self, busy: float) -> float:
+        """The SM clock in Hz when tensor cores multiply for this share of the time. Power is taken to grow with the third power of the clock
+        (frequency times the square of voltage) and in proportion to what the tensor cores do.
+
+        >>> CostModel().clock(1.0) == CostModel().sustained_clock, CostModel().clock(0.0) == CostModel().highest_clock
+        (True, True)
+        """
+        if busy <= (self.sustained_clock / self.highest_clock) ** 3:
+            return self.highest_clock
+        return float(self.sustained_clock / busy ** (1 / 3))
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What all SMs share, as one SM sees it: bytes per clock that it loads and that it stores."""
+
+    load: float
+    store: float
+
+
+def sharing(model: CostModel, blocks: int, missing: float, clock: float) -> Sharing:
+    """What one of `blocks` SMs gets of L2 and DRAM when this share of the bytes it loads comes from DRAM.
+
+    >>> sharing(CostModel(), 132, 0.0, 1.5e9).load == CostModel().l2_bytes_per_clock
+    True
+    """
+    active = min(blocks, model.sms)
+    dram = model.dram_bytes_per_second / clock / active
+    load = model.l2_bytes_per_clock if missing <= 0 else min(model.l2_bytes_per_clock, dram / missing)
+    return Sharing(load, model.l2_bytes_per_clock)
