@@ -31,7 +31,7 @@ class Gang:
     """Threads `base .. base + width - 1` of a block, of which `mask` execute."""
 
     __slots__ = (
-        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "ended", "join", "laneid", "local", "mask",
+        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "ended", "join", "laneid", "last_wait", "local", "mask",
         "open", "parameters", "parent", "pc", "program", "reduced",
         "registers", "start", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
         "warps_cache", "width",
@@ -57,6 +57,7 @@ class Gang:
         self.direct = False
         self.ended = False
         self.reduced: tuple[int, int] | None = None
+        self.last_wait: Any = None
         self.collapsed: dict[int, Value] = {}
         self.start = 0
         self.waiting: Any = None
@@ -176,7 +177,7 @@ class Gang:
         new.children, new.arrived, new.collapsed = [], [], {}
         new.open, new.join, new.direct, new.ended = 0, EXIT, False, False
         new.warps_cache = None
-        new.waiting = new.reduced = None
+        new.waiting = new.reduced = new.last_wait = None
         new.registers = self.registers[:]
         new.parameters = dict(self.parameters) if self.parameters else {}
         lanes = np.flatnonzero(mask)

@@ -158,11 +158,19 @@ def try_wait(g: Gang, address: Value, value: Value, by_parity: bool, blocks: boo
     if address.__class__ is int and value.__class__ is int:
         barrier = cta.barriers.get(address) or cta.barrier(address)
         if _done(barrier, value, by_parity):
+            g.last_wait = None
             if cta.races is not None:
                 cta.races.wait(barrier, g, None, acquire)
             return True
         if not blocks:
             return False
+        last = g.last_wait
+        if last is not None and last[0] is barrier and barrier.phase - last[1] > 1:
+            raise EmulationError(
+                f"{barrier.describe()}: the wait for parity {value} began in phase {last[1]}, and two phases were completed before "
+                "it looked again: it has missed its phase (others must not run ahead of a waiter by two phases)"
+            )
+        g.last_wait = (barrier, barrier.phase)
         waiting = Waiting()
         waiting.targets.append((barrier, value, by_parity, barrier.phase))
         barrier.waiters.append(g)

@@ -272,8 +272,9 @@ def add_carry(a: Value, b: Value, carry: Value, width: int) -> tuple[Value, Valu
         total = a + b + carry
         return total & MASK[width], total >> width
     kind = UNSIGNED[width]
-    a = a if a.__class__ is np.ndarray else kind(a)
-    b = b if b.__class__ is np.ndarray else kind(b)
+    # Arrays of one element and not scalars: numpy warns of a scalar's overflow.
+    a = a if a.__class__ is np.ndarray else np.array([a], kind)
+    b = b if b.__class__ is np.ndarray else np.array([b], kind)
     part = a + b
     total = part + (carry.astype(kind) if carry.__class__ is np.ndarray else kind(carry))
     return total, ((part < a) | (total < part)).astype(np.uint32) + np.zeros(np.shape(total), np.uint32)

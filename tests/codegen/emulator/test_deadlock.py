@@ -84,3 +84,20 @@ def test_a_count_of_nobody_is_refused() -> None:
 def test_reading_an_accumulator_before_the_wait_is_an_error() -> None:
     with pytest.raises(EmulationError, match="accumulator register is read while 4 wgmma"):
         run_product(1, WAIT="", WAIT_ALL="")
+
+
+def test_a_waiter_that_misses_its_phase() -> None:
+    # Warp 1 completes phase after phase without regard for warp 0, which waits for the end of an even one.
+    source = (
+        WRAPPERS
+        + """
+    extern "C" __global__ void k(u32 *out) {
+        __shared__ u64 bar;
+        if (threadIdx.x == 0) init(&bar, 32);
+        __syncthreads();
+        if (threadIdx.x < 32) { wait(&bar, 0); wait(&bar, 1); out[threadIdx.x] = 1; }
+        else for (int i = 0; i < 9; ++i) arrive(&bar);
+    }"""
+    )
+    with pytest.raises(EmulationError, match=r"missed its phase|can go on"):
+        run_cuda(source, "k", 1, 64, [np.zeros(32, np.uint32)])
