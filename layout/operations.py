@@ -34,9 +34,16 @@ def compose(a: Any, b: Any) -> Any:
     elif type(a) is Swizzle:
         return _swizzle_first(a, b)
     elif type(a) is SwizzledLayout:
-        if type(b) is Swizzle or type(b) is SwizzledLayout:
-            raise LayoutError(f"compose({a}, {b}): a swizzle inside a swizzled layout has no Shape:Stride form")
-        return SwizzledLayout(a.swizzle, a.offset, compose(a.layout, b))
+        inner = compose(a.layout, b)
+        if type(inner) is SwizzledLayout:
+            if a.offset:
+                raise LayoutError(
+                    f"compose({a}, {b}): the offset {a.offset} between the two swizzles has no place in the result"
+                )
+            from .swizzled import compose_swizzles
+
+            return SwizzledLayout(compose_swizzles(a.swizzle, inner.swizzle), inner.offset, inner.layout)
+        return SwizzledLayout(a.swizzle, a.offset, inner)
     else:
         return compose(as_layout(a), b)
     if b is None:

@@ -189,6 +189,18 @@ def test_any_layout_after_a_swizzle_is_right_or_refused(
     assert [result(i) for i in range(size(inner))] == [outer(swizzled(i)) for i in range(size(inner))]
 
 
+@given(st.sampled_from(all_swizzles(6)), st.sampled_from(all_swizzles(6)), compact_layouts(modes=2, extents=(2, 4, 8)))
+def test_two_swizzled_layouts_compose_where_their_swizzles_join(
+    one: tuple[int, int, int], two: tuple[int, int, int], layout: Layout
+) -> None:
+    outer, inner = compose(Swizzle(*one), Layout(64)), compose(Swizzle(*two), layout)
+    try:
+        result = compose(outer, inner)
+    except LayoutError:
+        return
+    assert [result(i) for i in range(size(layout))] == [outer(inner(i)) for i in range(size(layout))]
+
+
 def test_a_permuting_layout_takes_the_swizzle_to_where_its_bits_go() -> None:
     result = compose(Layout((8, 8), (8, 1)), Swizzle(3, 0, 3))
     assert result.swizzle == Swizzle(3, 0, -3)
@@ -342,6 +354,14 @@ def test_maps_that_are_not_linear_are_refused_with_the_reason() -> None:
         LinearLayout([1, 2])(4)
     with pytest.raises(LayoutError, match="behind a single swizzle"):
         LinearLayout([3, 5, 7]).to_layout()
+
+
+def test_composing_two_swizzles_over_layouts() -> None:
+    tile = compose(Swizzle(1, 0, 3), Layout((8, 8), (8, 1)))
+    assert compose(compose(Swizzle(1, 1, 3), Layout(64)), tile) == compose(Swizzle(2, 0, 3), Layout((8, 8), (8, 1)))
+    assert compose(compose(Swizzle(1, 0, 3), Layout(64)), tile)(5) == Layout((8, 8), (8, 1))(5)
+    with pytest.raises(LayoutError, match="offset"):
+        compose(SwizzledLayout(Swizzle(1, 1, 3), 4, Layout(64)), tile)
 
 
 def test_offsets_stay_inside_the_swizzle() -> None:
