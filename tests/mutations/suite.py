@@ -1,0 +1,57 @@
+"""All mutants, and how one of them is run."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from .judge import SUBJECTS, Subject, Verdict, built, gemm_of, judge, with_ptx
+from .ptx_rules import ptx_mutants
+from .rules import Mutant, applied
+from .source_rules import SOURCE_RULES
+
+PTX_SUBJECTS = ("cooperative", "cluster", "swapped")
+"""Whose PTX is mutated: between them they have every instruction of the family."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The emulator's verdict, and what the assembler complained of, which fails a strict build."""
+
+    mutant: Mutant
+    verdict: Verdict
+    complaints: tuple[str, ...]
+
+    @property
+    def caught(self) -> bool:
+        """By the emulator or by the build."""
+        return self.verdict.kind != "survived" or bool(self.complaints)
+
+
+@functools.lru_cache(maxsize=16)
+def unmutated_ptx(subject: Subject) -> str:
+    """The PTX of the kernel without a fault."""
+    return built(subject, gemm_of(subject).source).ptx
+
+
+def source_mutants() -> list[Mutant]:
+    """Those of the CUDA source; costs no compilation."""
+    return list(applied(SOURCE_RULES, "source"))
+
+
+def mutants(of_ptx: tuple[str, ...] = PTX_SUBJECTS) -> list[Mutant]:
+    """Those of the source, and of the PTX of some subjects; each has a name of its own."""
+    found = source_mutants()
+    for name in of_ptx:
+        found += ptx_mutants(SUBJECTS[name], unmutated_ptx(SUBJECTS[name]))
+    return found
+
+
+def run(mutant: Mutant) -> Outcome:
+    """Builds the mutant and asks the emulator. Raises CompileError for a mutant that is no program, which is a fault of the rule."""
+    subject = mutant.subject
+    if mutant.level == "source":
+        program = built(subject, mutant.rule.apply(gemm_of(subject).source))
+        return Outcome(mutant, judge(subject, program), program.complaints)
+    program = built(subject, gemm_of(subject).source)
+    return Outcome(mutant, judge(subject, with_ptx(program, mutant.rule.apply(program.ptx))), ())

@@ -1,0 +1,77 @@
+"""Mutants that nothing catches, each with the reason: because they compute the same by the rules of the machine, or because a check is missing.
+
+Names of PTX mutants count the copies that NVRTC 13 makes of an unrolled loop.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+_FENCE_AFTER_BARRIER = (
+    "The proxy fence may stand on either side of the barrier, as long as it is on the path from the generic writes to the copy's read within "
+    "one CTA (Lustig et al., 'Mixed-proxy extensions for the NVIDIA PTX memory consistency model', ISCA 2022; PTX ISA, 'Causality order': a "
+    "proxy fence along the base causality path). Here the storing thread executes it between the barrier and its copy."
+)
+_LATER_FENCE = (
+    "Only the first multiply of a sum needs wgmma.fence: between later ones no other instruction touches the accumulators, and multiplies of "
+    "the same shape on the same accumulators are ordered by themselves (PTX ISA, 'wgmma.fence')."
+)
+_CLAIM = (
+    "Registers are claimed for speed: a kernel assembled without the claim has fewer registers a thread, and the assembler, who counts them, "
+    "refuses it (C7508, spills) if they are too few. No result depends on it."
+)
+
+EQUIVALENT: dict[str, str] = {
+    "cluster/source/slices of B of the other CTA": (
+        "The CTAs of a column exchange which slice of B they fetch; source and destination agree, so every slice arrives at its place."
+    ),
+    "*/source/a turn is passed on after the last tile": (
+        "One arrival more at a named barrier that nobody waits at any more: bar.arrive waits for nothing, and barriers end with the CTA."
+    ),
+    "*/source/no __syncwarp before the last barrier": (
+        "The aligned cluster barrier asks that all threads of a warp execute the same instruction, and they do: the branch before it ends for "
+        "all of them there, where the compiler joins the warp again. __syncwarp only says so."
+    ),
+    "cooperative/source/tile alignment left out": (
+        "Without static shared memory the dynamic part begins at shared address 1024 on this architecture (the 1024 bytes below it are the "
+        "system's), so that rounding up to a multiple of 1024 changes nothing; Triton's kernels rely on the same."
+    ),
+    "*/source/stores only have read at the end": (
+        "Shared memory has been read, which is all that the CTA's end could spoil; the end of the grid waits for the writes. CUTLASS's epilogues "
+        "end with the same wait_group.read."
+    ),
+    "*/source/proxy fence after the barrier, by the storing warp only": _FENCE_AFTER_BARRIER,
+    "*/ptx/later fence.proxy.async #*": _FENCE_AFTER_BARRIER,
+    "*/ptx/drop wgmma.fence #[47]": _LATER_FENCE,
+    "*/ptx/later wgmma.fence #[47]": _LATER_FENCE,
+    "*/ptx/drop setmaxnreg #1": _CLAIM,
+    "swapped/ptx/drop setmaxnreg #2": (
+        "With one consumer warpgroup the launch gives every thread all the registers it can name, so the claim does not need what the producer "
+        "releases: 2 x 128 threads x 240 registers are fewer than 65,536."
+    ),
+    "*/ptx/later mbarrier.arrive.expect_tx #1": (
+        "The bytes may land before they are expected: the transaction count is negative for a while, and the phase cannot complete before the "
+        "arrival that comes with the expectation (PTX ISA, 'Tracking asynchronous operations by the mbarrier object')."
+    ),
+    "cooperative/ptx/later mbarrier.init #6": (
+        "An empty barrier is initialised behind the fence. Only threads of this CTA ever use it, which the barrier of the CTA orders after it; "
+        "the fence is for what the copy engine or another CTA uses."
+    ),
+    "swapped/ptx/later mbarrier.init #6": "As for the cooperative kernel: only this CTA's threads use the empty barriers, after __syncthreads.",
+}
+"""Patterns of names -> why the mutant is no fault."""
+
+GAPS: dict[str, str] = {
+    "cluster/ptx/later mbarrier.init #6": (
+        "An empty barrier is initialised behind the fence, and the cluster's barrier is relaxed, so nothing orders the peers' arrivals after it. "
+        "The race check takes a multicast copy's completion as passing on all that its issuing thread knew."
+    ),
+}
+"""Patterns of names -> the fault, and the check that the emulator lacks."""
+
+SURVIVORS = {**EQUIVALENT, **GAPS}
+
+
+def reason(name: str) -> str | None:
+    """Why a mutant with this name may survive; None if it must be caught."""
+    return next((why for pattern, why in SURVIVORS.items() if fnmatchcase(name, pattern)), None)
