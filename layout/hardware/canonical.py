@@ -21,7 +21,7 @@ from ..products import tile_to_shape
 from ..swizzle import Swizzle, SwizzledLayout
 from .descriptors import CORE_ROWS, FIELD_LIMIT, MAJORS, OPERAND_K_BYTES, UNIT, MatrixDescriptor, is_blackwell
 from .dtypes import data_type, names
-from .errors import HardwareError, nearest_multiples
+from .errors import HardwareError, nearest_multiples, whole
 from .swizzle_modes import LINE, SwizzleMode, mode_of_parameters, swizzle_mode, swizzle_modes
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def smem_tile(swizzle: str, major: str, dtype: str, rows: int, k: int, order: tu
     atom = smem_atom(swizzle, major, dtype)
     shape = atom.shape
     for name, extent, unit in (("rows", rows, shape[0]), ("k", k, shape[1])):
-        if extent % unit:
+        if whole(name, extent) < 1 or extent % unit:
             raise HardwareError(
                 f"{name}={extent}: a {major}-major {swizzle} atom of {dtype} is {shape[0]} x {shape[1]};"
                 f" {nearest_multiples(extent, unit)}"
@@ -182,6 +182,7 @@ def recognise(layout: Tile, dtype: str, arch: str = "sm_90a", major: str = "k", 
     """
     inner, offset, mode = _parts(layout, dtype)
     bits = data_type(dtype).smem_bits
+    address = whole("address", address)
     _check_type(dtype, arch, major, mode)
     rows, k = int(size(inner[0])), int(size(inner[1]))
     step = OPERAND_K_BYTES * 8 // bits
@@ -200,9 +201,8 @@ def recognise(layout: Tile, dtype: str, arch: str = "sm_90a", major: str = "k", 
     leading, stride = _fields(inner, mode, major, bits, rows, step)
     start = address + (offset + int(inner(0, 0))) * bits // 8
     if start % UNIT or not 0 <= start < FIELD_LIMIT:
-        raise HardwareError(
-            f"start {start}: must be a multiple of 16 below {FIELD_LIMIT}; {nearest_multiples(start, UNIT)}"
-        )
+        legal = min(max(start // UNIT * UNIT, 0), FIELD_LIMIT - UNIT)
+        raise HardwareError(f"start {start}: must be a multiple of 16 in 0..{FIELD_LIMIT - UNIT}; nearest {legal}")
     # The layout's pattern starts at its origin: the unit must subtract the origin's line number (measured on an H200).
     base_offset = (address % mode.repeat) // LINE if mode.bits else 0
     descriptor = MatrixDescriptor(arch, start, leading, stride, mode.name, base_offset)
@@ -212,6 +212,8 @@ def recognise(layout: Tile, dtype: str, arch: str = "sm_90a", major: str = "k", 
 
 def _parts(layout: Tile, dtype: str) -> tuple[Layout, int, SwizzleMode]:
     """(layout inside, its offset, swizzle mode)."""
+    if not isinstance(layout, Layout | SwizzledLayout):
+        raise HardwareError(f"an operand tile is a Layout, swizzled or not, not {layout!r}")
     if isinstance(layout, SwizzledLayout):
         swizzle = layout.swizzle
         mode = mode_of_parameters(swizzle.bits, swizzle.base, swizzle.shift, data_type(dtype).smem_bits)

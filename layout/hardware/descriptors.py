@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .dtypes import data_type
-from .errors import HardwareError
+from .errors import HardwareError, whole
 from .swizzle_modes import SwizzleMode, swizzle_mode, swizzle_modes
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ CORE_ROWS = 8  # rows of a core matrix, and of a swizzle atom
 HOPPER_IGNORED = sum(1 << bit for bit in (14, 15, 30, 31, 46, 47, 48, *range(52, 62)))
 BLACKWELL_VERSION = 1  # bits 46-48, fixed 0b001 (PTX 9.7.16.4.1)
 MAJORS = ("k", "mn")
+_WGMMA_ARCHITECTURES = ("sm_90", "sm_90a")
+_TCGEN05_ARCHITECTURES = ("sm_100", "sm_101", "sm_103", "sm_110")  # sm_101 is sm_110's name before CUDA 13
 
 
 def is_blackwell(arch: str) -> bool:
@@ -36,9 +38,9 @@ def is_blackwell(arch: str) -> bool:
     >>> is_blackwell("sm_90a"), is_blackwell("sm_100a")
     (False, True)
     """
-    if arch.startswith("sm_90"):
+    if isinstance(arch, str) and arch in _WGMMA_ARCHITECTURES:
         return False
-    if arch.startswith(("sm_100", "sm_101", "sm_103", "sm_110")):
+    if isinstance(arch, str) and arch.rstrip("af") in _TCGEN05_ARCHITECTURES:
         return True
     raise HardwareError(f"arch {arch!r} has no matrix descriptors: sm_90a (wgmma), sm_100a, sm_103a, sm_110a (tcgen05)")
 
@@ -86,14 +88,14 @@ class MatrixDescriptor:
         """
         blackwell = is_blackwell(self.arch)
         for name in ("start", "leading", "stride"):
-            value = getattr(self, name)
+            value = whole(name, getattr(self, name))
             if value % UNIT or not 0 <= value < FIELD_LIMIT:
                 clamped = min(max(value // UNIT * UNIT, 0), FIELD_LIMIT - UNIT)
                 raise HardwareError(
                     f"{name}={value}: must be a multiple of 16 in 0..{FIELD_LIMIT - UNIT} (18-bit descriptor field); "
                     f"nearest {clamped}"
                 )
-        if not 0 <= self.base_offset < 8:
+        if not 0 <= whole("base_offset", self.base_offset) < 8:
             raise HardwareError(f"base_offset={self.base_offset}: must be in 0..7 (bits 49-51)")
         if self.absolute_leading and not self.arch.startswith("sm_103"):
             raise HardwareError(f"absolute_leading (bit 52) needs sm_103a, not {self.arch} (PTX 9.7.16.4.1)")
@@ -197,6 +199,7 @@ def decode_matrix_descriptor(word: int, arch: str = "sm_90a") -> MatrixDescripto
     >>> decode_matrix_descriptor(0x4000404000010000, "sm_100a").swizzle
     '128B'
     """
+    word = whole("descriptor", word)
     if not 0 <= word < 1 << 64:
         raise HardwareError(f"descriptor {word:#x}: must be a 64-bit word")
     blackwell = is_blackwell(arch)

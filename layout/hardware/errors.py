@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import LayoutError
+from ..tuples import to_int
 
 
 class HardwareError(LayoutError):
@@ -30,14 +31,39 @@ class Problem:
         return f"{self.field}={self.value}: {self.rule}" + (f"; {self.fix}" if self.fix else "")
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
+def whole(name: str, value: object) -> int:
+    """The plain int that a number is; numpy integers are accepted. Raises HardwareError for bools, floats and all else.
+
+    >>> whole("n", 8)
+    8
+    """
+    try:
+        return to_int(value, name)
+    except LayoutError as error:
+        raise HardwareError(str(error)) from None
+
+
+def is_whole(value: object) -> bool:
+    """Whether ``whole`` would accept the value.
+
+    >>> is_whole(8), is_whole(True), is_whole(8.0)
+    (True, False, False)
+    """
+    try:
+        to_int(value, "")
+    except LayoutError:
+        return False
+    return True
+
+
+def nearest(word: object, words: Iterable[str]) -> str:
     """The word most like the given one, for error messages.
 
     >>> nearest("bf17", ("bf16", "f32"))
     'bf16'
     """
     pool = list(words)
-    return (difflib.get_close_matches(word, pool, n=1, cutoff=0.0) or [""])[0]
+    return (difflib.get_close_matches(str(word), pool, n=1, cutoff=0.0) or [""])[0]
 
 
 def nearest_multiples(value: int, divisor: int) -> str:

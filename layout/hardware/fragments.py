@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..core import Layout
 from .dtypes import data_type
-from .errors import HardwareError
+from .errors import HardwareError, is_whole, whole
 
 REGISTER_BITS = 32
 WGMMA_M = 64
@@ -40,7 +40,7 @@ def wgmma_n_values(dtype: str = "bf16") -> tuple[int, ...]:
 
 def _check_n(n: int, dtype: str) -> None:
     legal = wgmma_n_values(dtype)
-    if n not in legal:
+    if whole("n", n) not in legal:
         best = sorted(legal, key=lambda value: abs(value - n))[:2]
         raise HardwareError(
             f"n={n}: wgmma with {dtype} takes N {'8, 16, 24, 32, 48, .. 256' if 48 in legal and 40 not in legal else '8, 16, .. 256'};"
@@ -187,7 +187,7 @@ def mma_d_layout(m: int, n: int, k: int, dtype: str) -> Layout:
 
 
 def _check_matrices(matrices: int) -> None:
-    if matrices not in (1, 2, 4):
+    if not is_whole(matrices) or matrices not in (1, 2, 4):
         raise HardwareError(f"matrices={matrices}: ldmatrix and stmatrix move x1, x2 or x4")
 
 

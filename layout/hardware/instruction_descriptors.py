@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from .errors import HardwareError, Problem, nearest
+from .errors import HardwareError, Problem, is_whole, nearest, whole
 
 _FLOAT8 = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
 # The code of each operand type by kind, bits 7-9 (A) and 10-12 (B).
@@ -147,7 +147,13 @@ class InstructionDescriptor:
             return [
                 Problem("kind", self.kind, f"must be one of {', '.join(KINDS)}", f"nearest {nearest(self.kind, KINDS)}")
             ]
-        return self._type_problems() + self._shape_problems(cta_group, ws) + self._flag_problems(ws)
+        wrong = [
+            Problem(field.name, repr(value), f"must be {'a bool' if field.type == 'bool' else 'an int'}", "")
+            for field in fields(self)
+            for value in (getattr(self, field.name),)
+            if (field.type == "bool" and not isinstance(value, bool)) or (field.type == "int" and not is_whole(value))
+        ]
+        return wrong or self._type_problems() + self._shape_problems(cta_group, ws) + self._flag_problems(ws)
 
     def _type_problems(self) -> list[Problem]:
         found = []
@@ -332,6 +338,7 @@ def decode_instruction_descriptor(word: int, kind: str = "f16") -> InstructionDe
     """
     if kind not in KINDS:
         raise HardwareError(f"kind {kind!r}: must be one of {', '.join(KINDS)}; nearest {nearest(kind, KINDS)}")
+    word = whole("instruction descriptor", word)
     if not 0 <= word < 1 << 32:
         raise HardwareError(f"instruction descriptor {word:#x}: must be a 32-bit word")
     scaled = is_block_scaled(kind)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import data_type
-from .errors import HardwareError
+from .errors import HardwareError, whole
 from .swizzle_modes import swizzle_mode
-from .tensor_map_rules import CHUNK, DESTINATION_ALIGNMENT
+from .tensor_map_rules import CHUNK, COORDINATE_LIMIT, DESTINATION_ALIGNMENT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,10 @@ def check_transfer(m: TensorMap, coordinates: Sequence[int], smem_address: int, 
     """
     if len(coordinates) != m.rank:
         raise HardwareError(f"{len(coordinates)} coordinates for a tensor map of rank {m.rank}")
-    if smem_address % DESTINATION_ALIGNMENT:
+    for i, value in enumerate(coordinates):
+        if not -COORDINATE_LIMIT <= whole(f"coordinates[{i}]", value) < COORDINATE_LIMIT:
+            raise HardwareError(f"coordinates[{i}]={value}: a coordinate is a signed 32-bit number")
+    if whole("the shared address", smem_address) % DESTINATION_ALIGNMENT:
         message = f"shared address {smem_address}: must be a multiple of {DESTINATION_ALIGNMENT}"
         raise TransferFault("cudaErrorMisalignedAddress", message)
     bits = data_type(m.dtype).smem_bits

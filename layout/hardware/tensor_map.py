@@ -8,14 +8,13 @@ shared memory each element of a box comes to lie. Which global byte goes where, 
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from .dtypes import TMA_ENUMERATORS, data_type
-from .errors import HardwareError, Problem
+from .errors import HardwareError, Problem, is_whole, whole
 from .swizzle_modes import known_swizzle, swizzle_mode
 from .tensor_map_rules import DESTINATION_ALIGNMENT, advice, driver_problems
 
@@ -61,9 +60,11 @@ class TensorMap:
     def __post_init__(self) -> None:
         for field in ("shape", "strides_bytes", "box", "element_strides"):
             value = getattr(self, field)
-            if value is not None:
-                value = (value,) if isinstance(value, int) else value
-                object.__setattr__(self, field, tuple(operator.index(item) for item in value))
+            if value is None and field == "element_strides":
+                continue
+            items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+            # What is no whole number stays as it is, for problems() to name.
+            object.__setattr__(self, field, tuple(whole(field, x) if is_whole(x) else x for x in items))
         for field, spellings in _SPELLINGS.items():
             value = getattr(self, field)
             object.__setattr__(self, field, spellings.get(value, value) if isinstance(value, str) else value)
@@ -122,6 +123,8 @@ class TensorMap:
         >>> TensorMap("bf16", (64, 64), (128,), (64, 9), element_strides=(1, 2)).counts
         (64, 5)
         """
+        if not self.shape or not len(self.shape) == len(self.box) == len(self.steps):
+            self.check()
         counts = [self.box[0]] + [-(-b // s) for b, s in zip(self.box[1:], self.steps[1:], strict=True)]
         if self.interleave != "none":
             counts[0] = -(-self.box[0] // self.steps[0])
@@ -133,7 +136,7 @@ class TensorMap:
         """Bytes of one box row in shared memory."""
         if self.interleave != "none":
             return self.counts[0] * self.pixel_bytes
-        return self.box[0] * data_type(self.dtype).smem_bits // 8
+        return self.counts[0] * data_type(self.dtype).smem_bits // 8
 
     @property
     def pixel_bytes(self) -> int:
@@ -184,7 +187,9 @@ class TensorMap:
         >>> TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").byte_of((0, 1), address=1024)
         1168
         """
-        if len(coordinates) != self.rank or any(not 0 <= c < n for c, n in zip(coordinates, self.counts, strict=True)):
+        if len(coordinates) != self.rank or any(
+            not 0 <= whole("a coordinate", c) < n for c, n in zip(coordinates, self.counts, strict=True)
+        ):
             raise HardwareError(f"coordinates {tuple(coordinates)} are outside the box's {self.counts} elements")
         if address % DESTINATION_ALIGNMENT:
             raise HardwareError(f"box address {address}: must be a multiple of {DESTINATION_ALIGNMENT}")
@@ -239,7 +244,7 @@ class TensorMap:
         if found:
             return "no tensor map:\n" + "\n".join(f"  {problem}" for problem in found)
         unit = data_type(self.dtype).bits / 8 if self.interleave == "none" else self.pixel_bytes
-        strides = ", ".join(f"{stride:g}" for stride in (unit, *self.strides_bytes))
+        strides = ", ".join([f"{unit:g}", *map(str, self.strides_bytes)])
         packed = data_type(self.dtype).smem_bits != data_type(self.dtype).bits
         counted = "an unknown number of" if packed else str(self.box_bytes)
         lines = [
@@ -323,7 +328,13 @@ def stage_problems(tensor_map: TensorMap, stage_bytes: int, stages: int, base: i
     >>> [p.field for p in stage_problems(TensorMap("u8", (96, 1), (96,), (96, 1)), 96, 3)]
     ['stage_bytes']
     """
-    found = []
+    found = [
+        Problem(name, value, f"must be an int of at least {least}", f"use {least}")
+        for name, value, least in (("stages", stages, 1), ("stage_bytes", stage_bytes, 0), ("base", base, 0))
+        if not is_whole(value) or value < least
+    ]
+    if found:
+        return found
     repeat = max(DESTINATION_ALIGNMENT, swizzle_mode(tensor_map.swizzle).repeat)
     bases = ", ".join(str(base + i * stage_bytes) for i in range(min(stages, 3)))
     for field, value in (("base", base), ("stage_bytes", stage_bytes if stages > 1 else 0)):

@@ -1,7 +1,8 @@
 """The tensor map that copies a tile of a global layout into a shared-memory layout, derived from the two.
 
 The tile's modes pair with the tensor's. Every mode is cut where either layout cuts it, into pieces with one stride in
-global and one in shared memory; pieces that continue each other in both are joined again; in the order of their shared
+global and one in shared memory; pieces that continue each other in both are joined again, and cut where one exceeds a
+box's 256 elements or a swizzled row its span; in the order of their shared
 strides the pieces are the dimensions of the box. So a tile may need fewer or more dimensions than the tensor has
 modes. Where no map exists the error says which piece is in the way.
 """
@@ -19,7 +20,7 @@ from .dtypes import data_type
 from .errors import HardwareError
 from .swizzle_modes import mode_of_parameters, swizzle_mode
 from .tensor_map import TensorMap
-from .tensor_map_rules import MAXIMUM_BOX, MAXIMUM_RANK
+from .tensor_map_rules import CHUNK, MAXIMUM_BOX, MAXIMUM_RANK
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,26 @@ def _joined(pieces: list[_Piece]) -> list[_Piece]:
     return result
 
 
+def _fitted(piece: _Piece, span: int, bits: int) -> list[_Piece]:
+    """The piece cut into ones that a box can hold: at most 256 elements, a swizzled row its ``span`` of elements.
+
+    What cannot be cut stays whole, for the map's problems to name.
+    """
+    row = piece.shared == 1 and piece.stride == 1
+    limit = min(span, MAXIMUM_BOX) if row and span else MAXIMUM_BOX
+    if piece.extent <= limit:
+        return [piece]
+    # The rest must begin where the part ends in both memories and the tensor must end with a whole part; rows of a
+    # swizzled box are a span apart however short they are, so there only the span itself will do.
+    for part in range(limit, limit - 1 if row and span else 1, -1):
+        if piece.extent % part == 0 and piece.total % part == 0 and not (row and part * bits % (8 * CHUNK)):
+            rest = _Piece(
+                piece.mode, piece.extent // part, piece.total // part, piece.shared * part, piece.stride * part
+            )
+            return [_Piece(piece.mode, part, part, piece.shared, piece.stride), *_fitted(rest, span, bits)]
+    return [piece]
+
+
 def derive_tensor_map(
     tensor: Layout,
     tile: Layout | SwizzledLayout,
@@ -168,18 +189,25 @@ def derive_tensor_map(
                 f"tile {tile} starts at {tile.offset}: a box starts where it is put; add it to the address"
             )
         inner = tile.layout
-    assert isinstance(inner, Layout)
+    if not isinstance(inner, Layout) or not isinstance(tensor, Layout):
+        raise HardwareError(f"tensor and tile must be layouts, not {tensor!r} and {tile!r}")
     if len(tensor) != len(inner):
         raise HardwareError(f"tensor {tensor} has {len(tensor)} modes and tile {tile} has {len(inner)}: they must pair")
     for i in range(len(tensor)):
         if int(size(inner[i])) > 1 and 0 in [d for s, d in _leaves(inner[i]) if s > 1]:
             raise HardwareError(f"tile {tile}, mode {i}: a stride of 0 would put several elements at one place")
-    pieces = [p for i in range(len(tensor)) for p in _joined(_pieces(i, tensor[i], inner[i]))]
+    span = mode.span * 8 // bits
+    pieces = [
+        part
+        for i in range(len(tensor))
+        for piece in _joined(_pieces(i, tensor[i], inner[i]))
+        for part in _fitted(piece, span, bits)
+    ]
     order = sorted(range(len(pieces)), key=lambda n: (pieces[n].extent == 1, pieces[n].shared, pieces[n].stride))
     if pieces[order[0]].extent == 1:
         order.sort(key=lambda n: pieces[n].stride != 1)
     dims = [pieces[n] for n in order]
-    _check_order(dims, tile, mode.span * 8 // bits)
+    _check_order(dims, tile, span)
     if len(dims) > MAXIMUM_RANK:
         cut = ", ".join(f"{p.extent}:{p.shared}" for p in dims)
         raise HardwareError(

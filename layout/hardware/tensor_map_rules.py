@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from .dtypes import data_type, known, names
-from .errors import Problem, nearest, nearest_multiples
+from .errors import Problem, is_whole, nearest, nearest_multiples
 from .swizzle_modes import known_swizzle, swizzle_mode, swizzle_modes
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ MAXIMUM_DIMENSION = 1 << 32  # cuda.h
 MAXIMUM_BOX = 256  # cuda.h
 MAXIMUM_ELEMENT_STRIDE = 8  # cuda.h
 STRIDE_LIMIT = 1 << 40  # cuda.h
+ADDRESS_LIMIT = 1 << 64  # globalAddress is a pointer
+COORDINATE_LIMIT = 1 << 31  # coordinates are .s32 (PTX 9.7.9.25.5.2)
 MAXIMUM_BOX_BYTES = 228 * 1024  # measured on an H200; cuda.h does not say it
 CHUNK = 16  # bytes the copy engine moves at once
 DESTINATION_ALIGNMENT = 128  # PTX 9.7.9.25.5.2; measured: 128 is enough for every swizzle
@@ -50,7 +52,19 @@ def is_hopper(arch: str) -> bool:
     >>> is_hopper("sm_90a"), is_hopper("sm_100a")
     (True, False)
     """
-    return arch.startswith("sm_90")
+    return arch in ("sm_90", "sm_90a")
+
+
+def _type_problems(m: TensorMap, address: object) -> list[Problem]:
+    """What is no whole number: nothing else can be said of it."""
+    found = []
+    for field in ("shape", "strides_bytes", "box", "element_strides"):
+        for i, value in enumerate(getattr(m, field) or ()):
+            if not is_whole(value):
+                found.append(Problem(f"{field}[{i}]", repr(value), f"must be an int, not {type(value).__name__}", ""))
+    if not is_whole(address):
+        found.append(Problem("address", repr(address), f"must be an int, not {type(address).__name__}", ""))
+    return found
 
 
 def _choice(field: str, value: object, choices: tuple[str, ...]) -> list[Problem]:
@@ -87,16 +101,19 @@ def _rank_problems(m: TensorMap) -> list[Problem]:
     for field, length, wanted in (
         ("strides_bytes", len(m.strides_bytes), max(rank - 1, 0)),
         ("box", len(m.box), rank),
-        ("element_strides", len(m.element_strides or m.shape), rank),
+        ("element_strides", len(m.steps), rank),
     ):
         if length != wanted:
             rule = f"must have {wanted} entries: rank mismatch, shape has {rank} and {field} {length}"
-            found.append(Problem(field, getattr(m, field), rule, "strides_bytes leaves out the innermost dimension"))
+            fix = "it leaves out the innermost dimension" if field == "strides_bytes" else "one for each dimension"
+            found.append(Problem(field, getattr(m, field), rule, fix))
     return found
 
 
 def _global_problems(m: TensorMap, address: int) -> list[Problem]:
     found = []
+    if not 0 <= address < ADDRESS_LIMIT:
+        found.append(Problem("address", address, "must be in 0..2^64-1", ""))
     padded = known(m.dtype) and data_type(m.dtype).tma in ("16U4_ALIGN16B", "16U6_ALIGN16B")
     unit = 32 if m.interleave == "32B" or padded else CHUNK
     why = "with interleave 32B" if m.interleave == "32B" else f"for {m.dtype}" if padded else "(cuda.h)"
@@ -205,6 +222,8 @@ def _combination_problems(m: TensorMap) -> list[Problem]:
 
 def driver_problems(m: TensorMap, address: int = 0) -> list[Problem]:
     """Every rule of cuTensorMapEncodeTiled that the specification breaks; empty if the driver would accept it."""
+    if not_numbers := _type_problems(m, address):
+        return _enumerator_problems(m) + not_numbers
     return (
         _enumerator_problems(m)
         + _rank_problems(m)

@@ -10,12 +10,13 @@ layouts printed by CuTe's headers; TVM's, whose authors ran them on a B200. Noth
 from __future__ import annotations
 
 from ..core import Layout
-from .errors import HardwareError
+from .errors import HardwareError, nearest_multiples, whole
 
 LANES = 128
 COLUMNS = 512
 CELL_BITS = 32
 LANE = 1 << 16  # one lane, in the address word
+MAXIMUM_N = 256  # of one tcgen05.mma (PTX ISA 9.1, table 39 of 9.7.16)
 SCALE_BYTES = 4  # scale factors of one row that share a 32-bit column
 
 
@@ -25,6 +26,7 @@ def tmem_address(lane: int, column: int) -> int:
     >>> hex(tmem_address(32, 5))
     '0x200005'
     """
+    lane, column = whole("lane", lane), whole("column", column)
     if not (0 <= lane < LANES and 0 <= column < COLUMNS):
         raise HardwareError(f"lane {lane}, column {column}: tensor memory has {LANES} lanes of {COLUMNS} columns")
     return lane << 16 | column
@@ -60,13 +62,11 @@ def accumulator_layout(
     ws: bool = False,
     sparse: bool = False,
     value_bits: int = 32,
-    upper: bool = False,
 ) -> Layout:
     """The accumulator of one tcgen05.mma in one CTA: (rows of this CTA, n) -> tensor-memory address.
 
-    ``value_bits`` 16 counts in 16-bit cells (an f16 accumulator takes the low half of a 32-bit cell). ``upper``: for M
-    = 64, lanes 16 to 31 of each quarter instead of 0 to 15 (the caller adds 16 lanes to the address). Raises
-    HardwareError for an M that the form does not have or an N that its split does not divide.
+    ``value_bits`` 16 counts in 16-bit cells (an f16 accumulator takes the low half of a 32-bit cell). With M = 64 it
+    takes lanes 0 to 15 of each quarter, or 16 to 31 from an address 16 lanes further on. Raises HardwareError for an M that the form does not have or an N that is no multiple of 8 up to 256.
 
     >>> print(accumulator_layout(128, 256), accumulator_layout(64, 128))
     (128,256):(65536,1) ((16,4),128):((65536,2097152),1)
@@ -74,25 +74,19 @@ def accumulator_layout(
     (64,(128,2)):(65536,(1,4194304))
     """
     letter = data_path(m, cta_group, ws, sparse)
+    if whole("n", n) % 8 or not 8 <= n <= MAXIMUM_N:
+        fix = f"nearest {MAXIMUM_N}" if n > MAXIMUM_N else nearest_multiples(max(n, 0), 8)
+        raise HardwareError(f"n={n}: an accumulator has 8, 16, .. {MAXIMUM_N} columns (PTX table 39); {fix}")
     scale = _cells(value_bits)
     lane, column = LANE * scale, scale
-    if upper and letter not in "FC":
-        raise HardwareError(f"upper: only the 64-row layouts F and C leave lanes free, not {letter}")
     if letter in "DA":
         return Layout((128, n), (lane, column))
     if letter in "FC":
         # 16 rows in each quarter of 32 lanes, which is what each of four warps can reach.
         return Layout(((16, 4), n), ((lane, 32 * lane), column))
     rows = {"B": 64, "E": 64, "G": 32}[letter]
-    return Layout((rows, _split_n(n, LANES // rows)), (lane, (column, rows * lane)))
-
-
-def _split_n(n: int, parts: int) -> tuple[int, int]:
-    if n % parts:
-        raise HardwareError(
-            f"n={n}: this layout splits N over {parts} groups of lanes; it must be a multiple of {parts}"
-        )
-    return (n // parts, parts)
+    parts = LANES // rows
+    return Layout((rows, (n // parts, parts)), (lane, (column, rows * lane)))
 
 
 def _cells(value_bits: int) -> int:
@@ -190,8 +184,9 @@ def scale_layout(kind: str, rows: int, vector: int, steps: int = 1, two_by_two: 
     if each is None:
         allowed = ", ".join(f"{k} with {v}" for k, v in _PER_INSTRUCTION)
         raise HardwareError(f"kind {kind} with vectors of {vector}: {allowed} (PTX 9.7.16.10.5)")
-    if rows % 128:
-        raise HardwareError(f"rows={rows}: scale factors are padded to multiples of 128 rows")
+    if whole("rows", rows) < 1 or rows % 128:
+        fix = nearest_multiples(max(rows, 0), 128)
+        raise HardwareError(f"rows={rows}: scale factors are padded to multiples of 128 rows; {fix}")
     lane = LANE * 4
     groups = rows // 32
     if two_by_two:

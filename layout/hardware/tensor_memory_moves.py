@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..algebra import size
 from ..core import Layout
-from .errors import HardwareError
+from .errors import HardwareError, whole
 from .tensor_memory import CELL_BITS, LANE
 
 _LANE_BITS = LANE * CELL_BITS  # 2^21: one lane in bits
@@ -94,7 +94,7 @@ def tensor_memory_access(shape: str, repeat: int = 1, packed: bool = False) -> T
     if shape not in LOAD_SHAPES:
         raise HardwareError(f"shape {shape!r}: must be one of {', '.join(LOAD_SHAPES)}")
     lanes, width, _, largest = LOAD_SHAPES[shape]
-    if repeat not in REPEATS or repeat > largest:
+    if whole("repeat", repeat) not in REPEATS or repeat > largest:
         raise HardwareError(f"repeat x{repeat}: {shape} takes x1, x2, x4 .. x{largest}")
     row = width * repeat
     if packed:

@@ -79,6 +79,28 @@ def test_a_wide_tile_is_split_into_more_dimensions() -> None:
     assert derived.coordinate(128, 192) == (0, 128, 3)
 
 
+@pytest.mark.parametrize(
+    ("tensor", "tile", "box"),
+    [
+        (Layout((64, 256), (256, 1)), compose(Swizzle(1, 3, 3), Layout((8, 64), (64, 1))), (16, 4, 8)),
+        (Layout((64, 256), (256, 1)), compose(Swizzle(2, 3, 3), Layout((8, 128), (128, 1))), (32, 4, 8)),
+        (Layout((64, 256), (256, 1)), compose(Swizzle(3, 3, 3), Layout((8, 128), (128, 1))), (64, 2, 8)),
+        (Layout((1024, 64), (64, 1)), compose(Swizzle(3, 3, 3), Layout((512, 64), (64, 1))), (64, 256, 2)),
+        (Layout((8, 1024), (1024, 1)), Layout((4, 512), (512, 1)), (256, 2, 4)),
+        (Layout((8, 1200), (1200, 1)), Layout((4, 400), (400, 1)), (200, 2, 4)),
+        (Layout(2048, 1), Layout(1024, 1), (256, 4)),
+    ],
+)
+def test_a_row_wider_than_its_swizzle_or_a_box_is_split(tensor: Layout, tile: Any, box: tuple[int, ...]) -> None:
+    assert derive_tensor_map(tensor, tile, "bf16").tensor_map.box == box
+    inner = tile if isinstance(tile, Layout) else tile.layout
+    extents = [int(size(inner[i])) for i in range(len(tensor))]
+    check_moves(tensor, tile, "bf16", tuple(extents), 2)
+    # The last tile, which ends beyond the tensor where the extents do not divide it.
+    last = tuple((int(size(tensor[i])) - 1) // n * n for i, n in enumerate(extents))
+    check_moves(tensor, tile, "bf16", last, 2)
+
+
 def test_modes_that_continue_each_other_are_joined() -> None:
     tensor = Layout((64, (8, 16)), (128, (1, 8)))
     derived = derive_tensor_map(tensor, Layout((64, 64), (64, 1)), "bf16")
@@ -102,7 +124,9 @@ def test_boxes_are_not_joined_beyond_256() -> None:
         (Layout((64, 64), (64, 1)), Layout((64, 64), (72, 1)), "64 apart"),
         (Layout((64, 64), (64, 1)), Layout((64, 64), (0, 1)), "stride of 0"),
         (Layout((64, 64, 2), (64, 1, 4096)), Layout((64, 64), (64, 1)), "3 modes"),
-        (Layout(512, 1), Layout(512, 1), "use 2 copies of at most 256"),
+        (Layout(516, 1), Layout(512, 1), "use 2 copies of at most 256"),
+        # 104 is no multiple of the span's 64 elements: a third dimension would not see the row's end.
+        (Layout((64, 104), (104, 1)), compose(Swizzle(3, 3, 3), Layout((8, 128), (128, 1))), "use 2 copies of 64"),
         (Layout((64, 100), (101, 1)), Layout((64, 64), (64, 1)), r"strides_bytes\[0\]=202"),
         (Layout((64, 64), (64, 2)), Layout((64, 64), (64, 1)), "does not transpose"),
         (
@@ -112,7 +136,7 @@ def test_boxes_are_not_joined_beyond_256() -> None:
         ),
     ],
 )
-def test_where_no_map_exists_the_reason_is_given(tensor: Layout, tile: Layout, message: str) -> None:
+def test_where_no_map_exists_the_reason_is_given(tensor: Layout, tile: Any, message: str) -> None:
     with pytest.raises(HardwareError, match=message):
         derive_tensor_map(tensor, tile, "bf16")
 
