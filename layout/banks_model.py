@@ -14,13 +14,13 @@ Source: ncu's counters on an H200, 419 access patterns, all of which this model 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .core import Layout
 from .errors import LayoutError
-from .tuples import product
+from .tuples import product, to_int
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +62,8 @@ class Access:
     def __post_init__(self) -> None:
         if self.op not in OPERATIONS:
             raise LayoutError(f"op {self.op!r}: must be one of {', '.join(OPERATIONS)}")
+        object.__setattr__(self, "bytes", to_int(self.bytes, "bytes"))
+        object.__setattr__(self, "element_bytes", to_int(self.element_bytes, "element_bytes"))
         if self.bytes not in _SIZES:
             raise LayoutError(f"bytes={self.bytes}: a lane accesses {', '.join(map(str, _SIZES))} bytes")
         if self.op in ("ldmatrix", "stmatrix", "wgmma") and self.bytes != 16:
@@ -69,6 +71,10 @@ class Access:
         if self.element_bytes < 1:
             raise LayoutError(f"element_bytes={self.element_bytes}: must be at least 1")
         if self.lanes is not None and not isinstance(self.lanes, Layout):
+            if not isinstance(self.lanes, Iterable) or isinstance(self.lanes, str | Mapping):
+                raise LayoutError(
+                    f"lanes={self.lanes!r}: must be a sequence with an index or coordinate for each lane, or a Layout"
+                )
             object.__setattr__(self, "lanes", tuple(self.lanes))
 
     def byte_offsets(self, layout: Any) -> tuple[int | None, ...]:
@@ -80,6 +86,8 @@ class Access:
         >>> Access(4, lanes=(0, 1, None), element_bytes=4).byte_offsets(Layout(8, 2))
         (0, 8, None)
         """
+        if not callable(layout) or not hasattr(layout, "shape"):
+            raise LayoutError(f"the layout that is accessed must be a Layout, swizzled or not, not {layout!r}")
         if self.lanes is None:
             lanes: Sequence[Lane] = range(WARP)
         elif isinstance(self.lanes, Layout):
@@ -302,6 +310,8 @@ def bank_report(layout: Any, access: Access) -> BankReport:
     >>> bank_report(Layout((32, 32), (33, 1)), column).ratio
     1.0
     """
+    if not isinstance(access, Access):
+        raise LayoutError(f"the access must be an Access, not {access!r}")
     return report_of_offsets(access.byte_offsets(layout), access)
 
 

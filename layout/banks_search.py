@@ -71,7 +71,14 @@ class SwizzleSearch:
         )
 
 
-def _unit_bits(accesses: Sequence[Access]) -> int:
+def unit_bits(accesses: Sequence[Access]) -> int:
+    """log2 of the bytes of the unit that all accesses count in. Raises LayoutError where they differ.
+
+    >>> unit_bits([Access(4, element_bytes=4)])
+    2
+    """
+    if odd := [access for access in accesses if not isinstance(access, Access)]:
+        raise LayoutError(f"an access must be an Access, not {odd[0]!r}")
     sizes = {access.element_bytes for access in accesses}
     if len(sizes) != 1:
         raise LayoutError(f"accesses count in units of {sorted(sizes)} bytes: give all the layout's own unit")
@@ -146,7 +153,7 @@ def _grouped(layout: Any, accesses: Sequence[Access]) -> list[_Group]:
 
 
 def swizzle_search(layout: Any, accesses: Iterable[Access]) -> SwizzleSearch:
-    """Try every swizzle that could matter on ``layout`` (a Layout without a swizzle) for all the accesses.
+    """Try every swizzle that could matter on ``layout`` for all the accesses; one that is swizzled already gets one more.
 
     An access with op "tma" restricts the search to the swizzles the copy engine has. Raises LayoutError where there is
     nothing to make ideal, or the units differ.
@@ -159,8 +166,10 @@ def swizzle_search(layout: Any, accesses: Iterable[Access]) -> SwizzleSearch:
     """
     import numpy as np
 
+    if not isinstance(accesses, Iterable):
+        raise LayoutError(f"accesses must be Access objects, not {accesses!r}")
     accesses = list(accesses)
-    unit = _unit_bits(accesses) if accesses else 0
+    unit = unit_bits(accesses) if accesses else 0
     # Operand reads of wgmma never conflict (measured): they only restrict what else the tile may be.
     read = [access for access in accesses if access.op not in ("tma", "wgmma")]
     hardware = any(access.op in ("tma", "wgmma") for access in accesses)

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import LayoutError, Swizzle
 from ..banks import Access, count_wavefronts, swizzle_search
+from ..banks_search import unit_bits
 from ..hardware.swizzle_modes import swizzle_modes
 from .canvas import Canvas
 from .drawing import Drawing
@@ -28,16 +29,6 @@ class AtlasEntry:
     hardware: str
 
 
-def _unit_bits(accesses: Sequence[Access]) -> int:
-    units = {access.element_bytes for access in accesses}
-    if len(units) != 1:
-        raise LayoutError(f"accesses count in units of {sorted(units)} bytes: give all the layout's own unit")
-    unit = units.pop()
-    if unit & (unit - 1):
-        raise LayoutError(f"element_bytes={unit}: a swizzle needs elements of a power of two bytes")
-    return unit.bit_length() - 1
-
-
 def atlas(layout: Any, accesses: Sequence[Access], negative: bool = False) -> tuple[list[AtlasEntry], int, int]:
     """(entries, ideal wavefronts, wavefronts without a swizzle) of every B <= 5, M and S >= B whose bits are in use; with
     ``negative`` also of S <= -B.
@@ -50,7 +41,7 @@ def atlas(layout: Any, accesses: Sequence[Access], negative: bool = False) -> tu
     """
     import numpy as np
 
-    unit = _unit_bits(accesses)
+    unit = unit_bits(accesses)
     counted = [access for access in accesses if access.op not in ("tma", "wgmma")]
     if not counted:
         raise LayoutError("no ld, st, ldmatrix or stmatrix among the accesses: nothing costs anything")
@@ -61,7 +52,12 @@ def atlas(layout: Any, accesses: Sequence[Access], negative: bool = False) -> tu
         patterns.append((access, np.array([0 if o is None else o for o in offsets], np.int64), active))
     vector = max(access.bytes.bit_length() - 1 for access in counted)
     top = max(int(addresses.max()).bit_length() for _, addresses, _ in patterns) - unit
-    modes = {(mode.bits, mode.base - unit, mode.shift): mode.name for mode in swizzle_modes() if mode.tma_code}
+    # 128B_atom_32B_flip_8B is no Swizzle(b, m, s): it also swaps halves of 16 bytes.
+    modes = {
+        (mode.bits, mode.base - unit, mode.shift): mode.name
+        for mode in swizzle_modes()
+        if mode.bits and not mode.flip_8_bytes
+    }
     candidates = [
         (bits, base, sign * distance)
         for sign in ((1, -1) if negative else (1,))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import LayoutError, Swizzle, compose
+from .. import LayoutError, Swizzle, SwizzledLayout, compose
 from ..banks import BANK_BYTES, BANKS
+from ..tuples import to_int
 from .canvas import Canvas
 from .drawing import Drawing, stack
 from .grid import MAXIMUM_CELLS, MAXIMUM_LABELS, AnyLayout, Cell, coordinate, draw_grid, extent_of, spell, values
@@ -33,10 +34,10 @@ def _contents(
     number, columns = extent_of(layout), LINE // cell_bytes
     if number > _MAXIMUM_ELEMENTS:
         raise LayoutError(f"{layout} has {number} elements: a bank map shows at most {_MAXIMUM_ELEMENTS}; slice it")
-    offsets = values(layout, range(number))
-    if any(type(offset) is not int for offset in offsets[:1]):
+    plain = layout.layout if isinstance(layout, SwizzledLayout) else layout
+    if any(not isinstance(stride, int) for stride in plain.flat[1]):
         raise LayoutError(f"{layout} has basis strides: a bank map needs offsets in memory")
-    cells = np.asarray(offsets, np.int64) * element_bytes
+    cells = np.asarray(values(layout, range(number)), np.int64) * element_bytes
     if cells.min() < 0:
         raise LayoutError(f"{layout} has negative offsets: shift it to start at 0")
     lines = int(cells.max()) // LINE + 1
@@ -145,6 +146,7 @@ def bank_map(
       bank     0   4   8  12  16  20  24  28
          0   0,0 0,1 0,2 0,3 1,0 1,1 1,2 1,3
     """
+    cell_bytes, element_bytes = to_int(cell_bytes, "cell_bytes"), to_int(element_bytes, "element_bytes")
     if cell_bytes not in (4, 8, 16, 32):
         raise LayoutError(f"cell_bytes={cell_bytes}: must be 4, 8, 16 or 32")
     if element_bytes < 1 or (element_bytes > cell_bytes):

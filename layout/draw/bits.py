@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from .. import LayoutError, LinearLayout, Swizzle
 from ..banks import BANK_BYTES, BANKS
+from ..tuples import to_int
 from .canvas import Canvas, text_width
 from .drawing import Drawing
 
 _CELL = 26
+_MAXIMUM_BITS = 64
 
 
 def describe(swizzle: Swizzle) -> str:
@@ -44,11 +46,18 @@ def swizzle_bits(swizzle: Swizzle, bits: int | None = None, unit_bytes: int = 1,
     >>> swizzle_bits(Swizzle(3, 4, 3), address=0x380).text().splitlines()[1]
     '  bits 7-9 XOR into bits 4-6; rank 12 of 12: a bijection'
     """
+    if not isinstance(swizzle, Swizzle):
+        raise LayoutError(f"the bit diagram is that of a Swizzle, not of {swizzle!r}")
+    if address is not None and to_int(address, "address") < 0:
+        raise LayoutError(f"address={address}: must not be negative, it has no highest bit")
     needed = max((swizzle.source_mask | swizzle.target_mask).bit_length(), (address or 0).bit_length(), 1)
-    bits = max(12, needed) if bits is None else bits
-    if bits < needed or bits > 64:
-        raise LayoutError(f"bits={bits}: must be {needed} to 64 for {swizzle}")
-    if unit_bytes < 1 or unit_bytes & (unit_bytes - 1):
+    bits = max(12, needed) if bits is None else to_int(bits, "bits")
+    if needed > _MAXIMUM_BITS:
+        at = "" if address is None else f" and address {address:#x}"
+        raise LayoutError(f"{swizzle}{at} need {needed} bits: the diagram shows at most {_MAXIMUM_BITS}")
+    if not needed <= bits <= _MAXIMUM_BITS:
+        raise LayoutError(f"bits={bits}: must be {needed} to {_MAXIMUM_BITS} for {swizzle}")
+    if to_int(unit_bytes, "unit_bytes") < 1 or unit_bytes & (unit_bytes - 1):
         raise LayoutError(f"unit_bytes={unit_bytes}: must be a power of two")
     linear = LinearLayout.of(swizzle, bits)
     matrix, rank = list(linear.bases), linear.rank

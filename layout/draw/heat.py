@@ -62,7 +62,10 @@ def summary(report: BankReport) -> str:
 def _one(layout: AnyLayout, access: Access, title: str) -> Drawing:
     report = bank_report(layout, access)
     if not report.phases:
-        raise LayoutError(f"op {access.op!r} has no phases to show: {report.method}")
+        why = (
+            "no lane is active" if access.op != "wgmma" else f"op {access.op!r} has no phases to show, {report.method}"
+        )
+        raise LayoutError(f"nothing to draw: {why}")
     offsets = access.byte_offsets(layout)
     canvas = Canvas()
     canvas.text(0, 14, title, 13, "bold")

@@ -7,12 +7,15 @@ from typing import Any
 
 from .. import Layout, LayoutError
 from ..hardware.tensor_map_rules import SHARED_MEMORY_LIMIT
+from ..tuples import to_int
 from .canvas import Canvas, text_width
 from .drawing import Drawing
 from .grid import LABEL, MAXIMUM_CELLS, MAXIMUM_LABELS, extent_of, values
 from .style import GROUPS, group
 
 _BAR = 760.0
+_MAXIMUM_TILES = 1 << 20
+_CUT = 64
 
 
 def shared_memory_map(
@@ -101,8 +104,11 @@ def grouped_order(rows: int, columns: int, group: int) -> list[tuple[int, int]]:
     >>> grouped_order(3, 2, 2)
     [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
     """
-    if min(rows, columns, group) < 1:
-        raise LayoutError(f"rows={rows}, columns={columns}, group={group}: must be at least 1")
+    for name, value in (("rows", rows), ("columns", columns), ("group", group)):
+        if to_int(value, name) < 1:
+            raise LayoutError(f"{name}={value}: must be at least 1")
+    if rows * columns > _MAXIMUM_TILES:
+        raise LayoutError(f"{rows} x {columns} tiles: at most {_MAXIMUM_TILES} are listed; order a part of them")
     return [
         (row, column)
         for start in range(0, rows, group)
@@ -128,7 +134,7 @@ def tile_order(
     title: str = "order of tiles",
 ) -> Drawing:
     """The order in which a grid of output tiles is worked on: a cell is a tile, labelled with its place in the order and
-    coloured by wave; panels of ``panel`` rows, whose operands stay in L2, are outlined.
+    coloured by wave; panels of ``panel`` rows, whose operands stay in L2, are outlined. Of more than 8,192 tiles the first 64 x 64 are drawn.
 
     ``order``: (row, column) of each tile in turn, or a Layout from the turn to row + rows * column; ``processors``: how many
     tiles run at once (a wave); ``window``: consecutive tiles whose rows of A and columns of B are counted. Raises LayoutError
@@ -139,17 +145,23 @@ def tile_order(
     '9.860'
     """
     turns = _order_of(order, rows)
+    if not turns:
+        raise LayoutError("the order names no tile: nothing to draw")
     if len(set(turns)) != len(turns):
         raise LayoutError("the order names a tile twice")
-    if processors < 1:
-        raise LayoutError(f"processors={processors}: must be at least 1")
+    if min(min(tile) for tile in turns) < 0:
+        raise LayoutError(f"the order names the tile {min(turns)}: rows and columns count from 0")
+    for name, value in (("processors", processors), ("window", window), ("panel", panel or 1)):
+        if to_int(value, name) < 1:
+            raise LayoutError(f"{name}={value}: must be at least 1")
     height, width = 1 + max(r for r, _ in turns), 1 + max(c for _, c in turns)
-    if height * width > MAXIMUM_CELLS:
-        raise LayoutError(f"{height} x {width} tiles: at most {MAXIMUM_CELLS} are drawn; give a part of the order")
+    # A grid of more tiles is cut to its corner, and the picture says so.
+    cut = height * width > MAXIMUM_CELLS
+    tall_part, wide_part = (min(height, _CUT), min(width, _CUT)) if cut else (height, width)
     waves = -(-len(turns) // processors)
     last = len(turns) - (waves - 1) * processors
     touched = f"{tiles_touched(turns, min(window, len(turns))):.3f}"
-    labelled = height * width <= MAXIMUM_LABELS
+    labelled = tall_part * wide_part <= MAXIMUM_LABELS
     cell = max(24.0, text_width(str(len(turns) - 1), LABEL) + 8) if labelled else 8.0
     tall = 20.0 if labelled else 8.0
     canvas = Canvas()
@@ -163,21 +175,26 @@ def tile_order(
         canvas.text(0, 34 + 17 * i, line, 12, "faint")
     left, top = 30.0, 79.0
     every = 1 if labelled else 4
-    for c in range(0, width, every):
+    for c in range(0, wide_part, every):
         canvas.text(left + (c + 0.5) * cell, top - 6, c, 10, "faint", "middle")
-    for r in range(0, height, 1 if labelled else 2):
+    for r in range(0, tall_part, 1 if labelled else 2):
         canvas.text(left - 6, top + (r + 0.5) * tall + 3.5, r, 10, "faint", "end")
     for turn, (r, c) in enumerate(turns):
+        if r >= tall_part or c >= wide_part:
+            continue
         wave = turn // processors
         tip = f"turn {turn}, wave {wave}: tile ({r},{c})"
         data = {"turn": turn} if labelled else None
         label = str(turn) if labelled else ""
         canvas.cell(left + c * cell, top + r * tall, cell, tall, group(wave), label, tip, LABEL, data)
     if panel:
-        for start in range(0, height, panel):
-            rows_here = min(panel, height - start)
-            canvas.rect(left, top + start * tall, width * cell, rows_here * tall, "panel", None, {"panel": start})
-    y = top + height * tall + 8
+        for start in range(0, tall_part, panel):
+            rows_here = min(panel, tall_part - start)
+            canvas.rect(left, top + start * tall, wide_part * cell, rows_here * tall, "panel", None, {"panel": start})
+    y = top + tall_part * tall + 8
+    if cut:
+        canvas.text(0, y + 10, f"shown: the first {tall_part} x {wide_part} of {height} x {width} tiles", 11, "warn")
+        y += 18
     shown = [(group(w), f"wave {w}") for w in range(min(waves, GROUPS))]
     y = canvas.legend(0, y, shown + ([("empty", "colours repeat")] if waves > GROUPS else []))
     if panel:
