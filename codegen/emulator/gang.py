@@ -31,7 +31,7 @@ class Gang:
     """Threads `base .. base + width - 1` of a block, of which `mask` execute."""
 
     __slots__ = (
-        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "ended", "join", "laneid", "last_wait", "local", "mask",
+        "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "ended", "join", "lane", "laneid", "last_wait", "local", "mask",
         "open", "parameters", "parent", "pc", "program", "reduced",
         "registers", "start", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
         "warps_cache", "width",
@@ -70,10 +70,13 @@ class Gang:
         self.tid_z: Value = threads // np.uint32(nx * ny) if nz > 1 else 0
         self.laneid: Value = threads % np.uint32(32)
         self.warpid: Value = threads // np.uint32(32) if width > 32 else base // 32
+        self.lane = -1
+        """The one thread that executes, counted from `base`; -1 if there are several."""
         if width == 1:
             self._shrink(0)
 
     def _shrink(self, lane: int) -> None:
+        self.lane = lane
         for name in ("tid_x", "tid_y", "tid_z", "laneid", "warpid"):
             value = getattr(self, name)
             if value.__class__ is np.ndarray:
@@ -175,7 +178,7 @@ class Gang:
         new.at, new.carry, new.local = self.at, self.carry, self.local
         new.mask, new.pc, new.start, new.stop, new.parent = mask, pc, pc, join, self
         new.children, new.arrived, new.collapsed = [], [], {}
-        new.open, new.join, new.direct, new.ended = 0, EXIT, False, False
+        new.open, new.join, new.direct, new.ended, new.lane = 0, EXIT, False, False, -1
         new.warps_cache = None
         new.waiting = new.reduced = new.last_wait = None
         new.registers = self.registers[:]

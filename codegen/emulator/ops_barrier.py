@@ -26,7 +26,7 @@ class Waiting:
 def lane_values(g: Gang, m: Any, *values: Value) -> list[tuple[tuple[int, ...], int]]:
     """The different tuples of values of the executing threads, and how many threads have each."""
     if all(value.__class__ is int for value in values):
-        count = g.width if m is None else int(np.count_nonzero(m))
+        count = 1 if g.lane >= 0 else g.width if m is None else int(np.count_nonzero(m))
         return [(values, count)]
     lanes = np.arange(g.width) if m is None else np.flatnonzero(m)
     counts: dict[tuple[int, ...], int] = {}

@@ -22,8 +22,9 @@ _LOCAL = (1 << RANK_SHIFT) - 1
 
 def each_thread(g: Gang, m: Any, *values: Value) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(lane, values as ints) of each executing thread: every one of them issues a copy of its own."""
-    if m is None and g.width == 1:
-        yield 0, tuple(int(value) for value in values)
+    if g.lane >= 0:
+        lane = g.lane
+        yield lane, tuple(value if value.__class__ is int else int(value[lane]) for value in values)
         return
     lanes = range(g.width) if m is None else np.flatnonzero(m).tolist()
     for lane in lanes:
@@ -197,6 +198,8 @@ def _groups(g: Gang, lane: int) -> BulkGroups:
 
 
 def _lanes(g: Gang, m: Any) -> Any:
+    if g.lane >= 0:
+        return (g.lane,)
     return range(g.width) if m is None else np.flatnonzero(m).tolist()
 
 

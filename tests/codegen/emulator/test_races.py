@@ -9,9 +9,9 @@ import pytest
 
 from stridewright.codegen.emulator import EmulationError, EmulationResult, Race
 
-from .cuda_pieces import WRAPPERS, filled
+from .cuda_pieces import RING, RING_PARTS, WRAPPERS, filled
 from .harness import run_cuda
-from .test_exec_async import run_cluster, run_copy_out, run_product, run_ring
+from .test_exec_async import run_cluster, run_copy_out, run_product, run_ring, word_map, words
 
 
 def verdict(run: Callable[[], tuple[bool, EmulationResult]]) -> str:
@@ -207,3 +207,14 @@ def test_lane_wise_copies_without_wait_or_barrier() -> None:
     waits_late = 'if (i) ASM("cp.async.wait_group 1;" ::: "memory")'
     found = verdict(lambda: run_lane_copies(WAIT=waits_late))
     assert "never written" in found or "read after write" in found
+
+
+def test_a_barrier_inside_the_destination_of_a_load() -> None:
+    inside = RING.replace(
+        "__shared__ u64 full[SLOTS], empty[SLOTS];", "__shared__ u64 empty[SLOTS]; u64 *full = (u64 *)(slots + 512);"
+    )
+    arguments = [word_map(words(96)), np.zeros(32, np.uint32), np.int32(3)]
+    with pytest.raises(
+        EmulationError, match=r"written, but the mbarrier at 0x[0-9a-f]+ lives there(.|\n)*when it completed"
+    ):
+        run_cuda(filled(inside, RING_PARTS), "ring", 1, 64, arguments, shared=3 * 4096)
