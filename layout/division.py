@@ -75,9 +75,9 @@ def _divide(layout: Layout, tiler: Any, pad: bool) -> Layout:
         )
     try:
         return compose_flat(layout, _pair(tiler, rest))
-    except LayoutError:
-        if not pad or type(tiler.shape) is not int or tiler.stride != 1:
-            raise
+    except LayoutError as error:
+        if not pad or type(layout) is not Layout or type(tiler.shape) is not int or tiler.stride != 1:
+            raise LayoutError(f"logical_divide({layout}, {tiler}): {error}") from None
     layout = _round_up(layout, tiler.shape)
     rest = complement(tiler, size(layout))
     return compose_flat(layout, _pair(tiler, rest))

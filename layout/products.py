@@ -38,8 +38,11 @@ def logical_product(layout: Any, tiler: Any) -> Any:
         raise LayoutError(
             f"logical_product({layout}, {tiler}): a repetition counts copies, and its basis strides count nothing"
         )
-    rest = complement(layout, size(layout) * span)
-    return bundle([layout, compose_flat(rest, tiler)])
+    try:
+        rest = complement(layout, size(layout) * span)
+        return bundle([layout, compose_flat(rest, tiler)])
+    except LayoutError as error:
+        raise LayoutError(f"logical_product({layout}, {tiler}): {error}") from None
 
 
 def zipped_product(layout: Any, tiler: Any) -> Any:
