@@ -93,7 +93,7 @@ class BoundTensorMap:
     """
 
     def __init__(self, tensor_map: TensorMap, memory: GlobalMemory, address: int, inside: int | None = None) -> None:
-        tensor_map.check(address)
+        tensor_map.check(address % (1 << 64))  # addresses wrap: a ragged map may begin before address 0
         if not swizzle_mode(tensor_map.swizzle).measured or data_type(tensor_map.dtype).packed:
             raise TensorCopyError(
                 "unknown",

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from stridewright.codegen.emulator import EmulationResult, StructArgument, TensorMapArgument, emulate_ptx
 from stridewright.layout.hardware import TensorMap, encode_image
+from stridewright.layout.hardware.tensor_map_image import read_words
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
@@ -236,28 +237,18 @@ def parameters_of(ptx: str) -> tuple[str, list[int]]:
 _HEAD_BITS_OF_THE_DSL = 1 << 1 | 1 << 21
 """Bits of a map's third word that the DSL's encoder sets and the measured driver left clear; no field that is known lies there."""
 
-_TYPES = {0: "u8", 6: "f16", 7: "f32", 10: "bf16"}
+_FIELD_WORDS = 15
 
 
 def decode_tensor_map(image: bytes) -> tuple[TensorMap, int]:
-    """The map and global address in 128 bytes that a CuTe DSL host function wrote (only the first 60 are defined).
+    """The map and global address in 128 bytes that a CuTe DSL host function wrote; only the first 60 are defined.
 
-    The fields lie where the driver puts them; encoding the result again must give the same bytes.
+    Encoding the result again must give the same bytes.
     """
     words = np.frombuffer(image, "<u4").tolist()
-    head = words[2] & ~_HEAD_BITS_OF_THE_DSL
-    rank = (head >> 4 & 7) + 1
-    tensor_map = TensorMap(
-        _TYPES[head >> 7 & 15],
-        tuple(words[8 + i] + 1 for i in range(rank)),
-        tuple((words[3 + i] | (words[7] >> 4 * i & 15) << 32) * 16 for i in range(rank - 1)),
-        tuple(image[55 + i] + 1 for i in range(rank)),
-        ("none", "32B", "64B", "128B")[head >> 13 & 3],
-        l2_promotion=("none", "64B", "128B", "256B")[head >> 17 & 3],
-        oob_fill=("zero", "nan")[head >> 15 & 1],
-    )
-    address = words[0] | words[1] << 32
-    again = np.frombuffer(encode_image(tensor_map, address), "<u4")[:15].tolist()
-    if again != [*words[:2], head, *words[3:15]]:
+    words[2] &= ~_HEAD_BITS_OF_THE_DSL
+    tensor_map, address = read_words(words)
+    again = np.frombuffer(encode_image(tensor_map, address), "<u4").tolist()
+    if again[:_FIELD_WORDS] != words[:_FIELD_WORDS]:
         raise ValueError(f"these 60 bytes are not {tensor_map}: {image[:60].hex()}")
     return tensor_map, address

@@ -72,6 +72,9 @@ KERNELS: dict[str, Kernel] = {
     "triton-tma-8-warps": Kernel(
         "triton", {"function": "descriptors", "tile": (128, 256, 64), "warps": 8}, strict=False
     ),
+    "triton-device-descriptors": Kernel(
+        "triton", {"function": "device_descriptors", "tile": (128, 128, 64), "warps": 8}
+    ),
     "triton-tma-b-row": Kernel(
         "triton", {"function": "row_times_row", "tile": (64, 128, 64)}, b_major="n", strict=False
     ),

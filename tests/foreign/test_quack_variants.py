@@ -88,7 +88,7 @@ def product(a: Array, b: Array) -> Array:
 @pytest.mark.parametrize("ping_pong", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_alpha_beta_c_and_both_biases(quack: Callable[..., Any], inputs: Inputs, seed: int, ping_pong: bool) -> None:
-    """In ping-pong QuACK waits for C with parities past 1 (it adds to the phase), of which the chip takes the lowest bit: `strict=False`."""
+    """In ping-pong QuACK waits for C with parities past 1 (it xors the number of turns into the phase), of which the chip takes the lowest bit: `strict=False`."""
     from .quack_gemm import TYPES
 
     vectors = {"rowvec_dtype": TYPES["f32"], "colvec_dtype": TYPES["f32"], "colvec_ndim": 2}

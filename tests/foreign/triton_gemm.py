@@ -70,7 +70,28 @@ def row_times_row(
     d.store([row, column], sums.to(d.dtype))
 
 
+@triton.jit
+def device_descriptors(
+    a, b, d, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCKS: tl.constexpr
+):
+    """Tensor maps that each block makes for itself in scratch memory (tensormap.replace); persistent blocks."""
+    a_map = tl.make_tensor_descriptor(a, [m, k], [k, 1], [BLOCK_M, BLOCK_K])
+    b_map = tl.make_tensor_descriptor(b, [n, k], [k, 1], [BLOCK_N, BLOCK_K])
+    d_map = tl.make_tensor_descriptor(d, [m, n], [n, 1], [BLOCK_M, BLOCK_N])
+    rows = tl.cdiv(m, BLOCK_M)
+    for tile in tl.range(tl.program_id(0), rows * tl.cdiv(n, BLOCK_N), BLOCKS, flatten=True):
+        row = tile % rows * BLOCK_M
+        column = tile // rows * BLOCK_N
+        sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for start in range(0, k, BLOCK_K):
+            sums = tl.dot(a_map.load([row, start]), b_map.load([column, start]).T, sums)
+        d_map.store([row, column], sums.to(d_map.dtype))
+
+
 _NAMES = {"bf16": "bf16", "f16": "fp16", "f32": "fp32", "e4m3": "fp8e4nv"}
+PERSISTENT = 2
+"""Programs of a persistent kernel: fewer than tiles, so that each does several."""
+
 _SWIZZLES = ("none", "32B", "64B", "128B")
 
 
@@ -86,7 +107,7 @@ class TritonGemm:
 
     @property
     def by_descriptors(self) -> bool:
-        return self.function is not pointers
+        return self.function in (descriptors, row_times_row)
 
     def emulate(self, a: NDArray[Any], b: NDArray[Any], d: NDArray[Any], **options: Any) -> EmulationResult:
         """Runs it on the emulator. `b` is stored as the kernel wants it."""
@@ -99,18 +120,22 @@ class TritonGemm:
             arguments = [item for operand in described for item in _descriptor(*operand)]
             arguments.append(np.int32(k))
         else:
-            pitches = [np.int32(x.strides[0] // x.itemsize) for x in (a, b, d)]
+            pitches = [np.int32(x.strides[0] // x.itemsize) for x in (a, b, d)] if self.function is pointers else []
             arguments = [a, b, d, np.int32(m), np.int32(n), np.int32(k), *pitches]
-        # Triton adds two scratch pointers, unused when their sizes are 0.
-        assert metadata.global_scratch_size == 0
+        if self.function is device_descriptors:
+            programs = (PERSISTENT, 1)
+        else:
+            programs = (-(-m // self.tile[0]), -(-n // self.tile[1]))
+        # Triton adds two pointers: scratch memory for its own use, so many bytes a program, and for a profiler.
         assert metadata.profile_scratch_size == 0
+        scratch = np.zeros(programs[0] * programs[1] * metadata.global_scratch_size, np.uint8)
         return emulate_ptx(
             self.compiled.asm["ptx"],
             metadata.name,
             # A program of several blocks is a cluster along x.
-            (-(-m // self.tile[0]) * metadata.num_ctas, -(-n // self.tile[1])),
+            (programs[0] * metadata.num_ctas, programs[1]),
             32 * metadata.num_warps,
-            [*arguments, None, None],
+            [*arguments, scratch if scratch.size else None, None],
             cluster=metadata.num_ctas,
             shared=metadata.shared,
             **options,
@@ -144,11 +169,13 @@ def compile_triton(
     m, n, k = tile
     constants = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
     attributes: dict[tuple[int, ...], Sequence[Any]] = {}
-    if function is pointers:
+    if function in (pointers, device_descriptors):
         operands = {"a": f"*{_NAMES[dtype]}", "b": f"*{_NAMES[dtype]}", "d": f"*{_NAMES[d_dtype]}"}
-        numbers = ("m", "n", "k", "a_pitch", "b_pitch", "d_pitch")
+        numbers = ("m", "n", "k", "a_pitch", "b_pitch", "d_pitch") if function is pointers else ("m", "n", "k")
         # What Triton learns from the arguments at a call: pointers and row pitches that are multiples of 16.
-        attributes = {(i,): [["tt.divisibility", 16]] for i in (0, 1, 2, 6, 7)}
+        attributes = {(i,): [["tt.divisibility", 16]] for i in (0, 1, 2, 6, 7) if i < 3 + len(numbers)}
+        if function is device_descriptors:
+            constants["BLOCKS"] = PERSISTENT
     else:
         b_box = (k, n) if function is row_times_row else (n, k)
         boxes = {"a": (dtype, (m, k)), "b": (dtype, b_box), "d": (d_dtype, (m, n))}
