@@ -59,13 +59,10 @@ class Checks:
                     str(places[-1]),
                     "wgmma.wait_group before the end",
                 )
-        machine = cta.machine
-        for flying in list(machine.flying):
-            targets = getattr(flying, "targets", ())
-            if any(target[0] is cta for target in targets):
-                self._left(
-                    cta, "TMA", flying.describe(), str(places[flying.place]), "a wait on its mbarrier before the end"
-                )
+        if cta.races is not None:
+            for agent, place in cta.races.block_end(cta):
+                opcode = self.launch.program.instructions[place].opcode
+                self._left(cta, agent, opcode, str(places[place]), "a wait for the copy's phase before the end")
 
     def _left(self, cta: Cta, agent: str, operation: str, place: str, missing: str) -> None:
         access = Access(agent, operation, place)

@@ -65,7 +65,8 @@ class ClusterRaces:
         self.clocks[np.arange(count), 0, np.arange(count)] = 1
         self.shadows: dict[int, Shadow] = {}
         self.fenced_inits: list[Barrier] = []
-        self.used: dict[tuple[int, int], int] = {}
+        self.issued: dict[int, tuple[int, int, int]] = {}
+        """By agent of an mbarrier: the latest phase that counts a copy, the instruction, and the rank of the block it goes to."""
 
     # -- agents ------------------------------------------------------------------------------------------------------------------
 
@@ -163,6 +164,7 @@ class ClusterRaces:
         row = self._row(g, lane)
         self._check_init(barrier, row, g, not generic)
         clock = self.clocks[row, 0 if generic else 1]
+        self.issued[barrier.agent] = (barrier.phase + 1, g.at, cta.rank)
         found = _write(self._shadow(cta), Actor(barrier.agent, barrier.phase + 1, clock), ranges, g.at)
         if found:
             self._report(found, cta, row)
@@ -176,8 +178,10 @@ class ClusterRaces:
             self._report(found, cta, row)
 
     def landed(self, barrier: Barrier, stamp: Any) -> None:
-        """A copy has completed: whoever sees the phase complete is ordered after its issue."""
-        if stamp is None:
+        """A copy has completed. Its complete-tx does not pass on what its issuer did before (PTX ISA, "Async operations": it "does not
+        transitively establish ordering" with them); lenient mode takes it as if it did.
+        """
+        if stamp is None or not self.launch.lenient:
             return
         if barrier.clock is None:
             barrier.clock = stamp.copy()
@@ -234,6 +238,14 @@ class ClusterRaces:
         """Groups of cp.async are complete: other proxies see them after a proxy fence, as what the warp wrote itself."""
         if copies.agent >= 0:
             self.clocks[g.cta.rank * self.warps + warp, 0, copies.agent] = copies.done
+
+    def block_end(self, cta: Cta) -> list[tuple[str, int]]:
+        """Copies into a block that has ended, which nobody has waited for: (which, instruction)."""
+        return [
+            (self.agents[agent][1], at)
+            for agent, (phase, at, rank) in self.issued.items()
+            if rank == cta.rank and int(self.clocks[:, 0, agent].max()) < phase
+        ]
 
     # -- order -------------------------------------------------------------------------------------------------------------------
 
@@ -387,14 +399,7 @@ class ClusterRaces:
                 continue
             instructions = self.launch.program.instructions
             copies = instructions[one.other_where].parts[:2] == ("cp", "async")
-            if (
-                self.launch.lenient
-                and one.kind == "read after write"
-                and mine == WGMMA
-                and known
-                and kind == WARP
-                and copies
-            ):
+            if self.launch.lenient and one.kind == "read after write" and mine == WGMMA and known and copies:
                 continue  # cp.async, an mbarrier and no proxy fence: CUTLASS's multistage mainloop
             first = Access(first_text, instructions[one.other_where].opcode, str(places[one.other_where]))
             second = Access(

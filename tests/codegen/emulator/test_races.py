@@ -218,3 +218,18 @@ def test_a_barrier_inside_the_destination_of_a_load() -> None:
         EmulationError, match=r"written, but the mbarrier at 0x[0-9a-f]+ lives there(.|\n)*when it completed"
     ):
         run_cuda(filled(inside, RING_PARTS), "ring", 1, 64, arguments, shared=3 * 4096)
+
+
+def test_loads_that_nobody_waits_for() -> None:
+    # The producer loads one box more than the consumer takes.
+    source = filled(
+        RING.replace(
+            "for (int i = 0; i < tiles; ++i) {\n                int s",
+            "for (int i = 0; i < tiles + 1; ++i) {\n                int s",
+        ),
+        RING_PARTS,
+    )
+    arguments = [word_map(words(96)), np.zeros(32, np.uint32), np.int32(2)]
+    result = run_cuda(source, "ring", 1, 64, arguments, shared=3 * 4096)
+    assert kinds(result.races) == {"end with work in flight"}
+    assert "a wait for the copy's phase" in result.races[0].missing
