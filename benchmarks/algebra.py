@@ -4,10 +4,9 @@
 
 Every operation is timed in turn for each library, round after round, so that a slow moment of the machine hits all of them;
 the figure is the median over the rounds, in microseconds of processor time (which other programs on the machine do not
-lengthen), and claims are made on ratios only. Layouts are built inside the
-timed operation ("fresh", so that nothing cached on a layout is reused) and once before ("built"); the ratio that counts is
-the larger. A peer that is not installed is left out. Import times are of a new interpreter, in
-milliseconds of processor time.
+lengthen), and claims are made on ratios only. Layouts are built inside the timed operation ("fresh", so that nothing cached
+on a layout is reused) and once before ("built"); the ratio that counts is the larger. A peer that is not installed is left
+out. Import times are of a new interpreter, in milliseconds of processor time.
 """
 
 from __future__ import annotations

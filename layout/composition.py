@@ -61,9 +61,8 @@ def _steps_of_modes(shape: tuple[Any, ...], stride: tuple[Any, ...]) -> Steps:
             slope = d
         elif d != run:
             weight = d - run
-            if (
-                breaks and breaks[-1][0] == total
-            ):  # modes of extent 1 lie between: one break with the sum of the weights
+            if breaks and breaks[-1][0] == total:
+                # Modes of extent 1 lie between: one break with the sum of the weights.
                 weight = breaks.pop()[1] + weight
             if weight != 0:
                 breaks.append((total, weight))
