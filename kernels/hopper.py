@@ -189,8 +189,8 @@ def swizzled_tile(rows: int, columns: int) -> SwizzledLayout:
 def byte_offsets(layout: SwizzledLayout, element_bytes: int = ELEMENT_BYTES) -> SwizzledLayout:
     """The same map from coordinates, to byte offsets instead of element offsets.
 
-    >>> print(byte_offsets(swizzled_tile(8, 64)))
-    S<3,4,3> o (8,64):(128,2)
+    >>> print(byte_offsets(swizzled_tile(128, 64)))
+    S<3,4,3> o ((8,16),(64,1)):((128,1024),(2,0))
     """
     bytes_of_element = Layout(cosize(layout.layout), element_bytes)
     inner = compose(bytes_of_element, layout.layout)
