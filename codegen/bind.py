@@ -22,7 +22,11 @@ class OperandError(ValueError):
 
 
 def wrong_major(name: str, remedy: str) -> str:
-    """The words for an operand that is not K-major; ``remedy`` makes a copy that is."""
+    """The words for an operand that is not K-major; ``remedy`` makes a copy that is.
+
+    >>> wrong_major("b", "np.ascontiguousarray").split(", and")[0]
+    'b: its rows along K are not contiguous'
+    """
     axes = "(M, K)" if name == "a" else "(N, K)"
     return (
         f"{name}: its rows along K are not contiguous, and this kernel reads {axes} with contiguous rows "

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def explain(gemm: Gemm) -> str:
-    """Layouts, tensor maps, descriptors, shared memory, registers, bank conflicts and waves of this GEMM, as text."""
+    """Layouts, tensor maps, descriptors, shared memory, registers, bank conflicts and waves of this GEMM, as text.
+
+    >>> from stridewright import Gemm
+    >>> "Bank conflicts: 4 wavefronts a store, 4 are ideal" in explain(Gemm(512, 512, 256))
+    True
+    """
     config, derivation = gemm.config, gemm.derivation
     lines = [f"D[{gemm.m}, {gemm.n}] = A[{gemm.m}, {gemm.k}] B[{gemm.n}, {gemm.k}]^T   {config.name}", ""]
     for number, step in enumerate(derivation.steps, start=1):

@@ -127,13 +127,21 @@ class Gemm:
         return self.build.cubin
 
     def explain(self) -> str:
-        """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves."""
+        """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves.
+
+        >>> Gemm(512, 512, 256).explain().splitlines()[2]
+        '1. The tile, and who computes it'
+        """
         from .explain import explain
 
         return explain(self)
 
     def tiles(self) -> int:
-        """Output tiles of the problem, counting those that only fill up a cluster."""
+        """Output tiles of the problem, counting those that only fill up a cluster.
+
+        >>> Gemm(512, 512, 256).tiles()
+        128
+        """
         tile, cluster = self.config.tile, self.config.cluster
         rows, columns = tile.m * cluster.m, tile.n * cluster.n
         m, n = self.kernel_sizes
@@ -156,7 +164,11 @@ class Gemm:
         return self._maps[row_bytes]
 
     def grid(self, sms: int = SMS) -> tuple[int, int, int]:
-        """CTAs to launch: one for each SM, or one for each tile if there are fewer."""
+        """CTAs to launch: one for each SM, or one for each tile if there are fewer.
+
+        >>> Gemm(8192, 8192, 256).grid()
+        (132, 1, 1)
+        """
         return (min(self.tiles(), resident_ctas(self.config.cluster.m * self.config.cluster.n, sms)), 1, 1)
 
     # ---- on a GPU ---------------------------------------------------------------------------------------------------

@@ -51,7 +51,12 @@ def _with_most_stages(config: GemmConfig, most: int) -> GemmConfig | None:
 
 
 def candidates(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> Iterator[GemmConfig]:
-    """The valid configurations of the problem's regime, each with as many stages as are of use. The sizes must be known."""
+    """The valid configurations of the problem's regime, each with as many stages as are of use. The sizes must be known.
+
+    >>> from stridewright.kernels.config import Problem
+    >>> next(candidates(Problem(m=16, n=6144, k=4096))).schedule.swap
+    True
+    """
     m, n, k = _sizes(problem)
     base = GemmConfig(arch=arch, problem=problem).replace(store="direct" if n * 2 % 16 else "tma")
     if m <= SMALL_M:
@@ -103,7 +108,11 @@ def _sizes(problem: Problem) -> tuple[int, int, int]:
 
 
 def modelled_columns(config: GemmConfig, sms: int = SMS) -> float:
-    """The model's cost of ``config`` for its problem: columns of a tile that an SM multiplies one after another."""
+    """The model's cost of ``config`` for its problem: columns of a tile that an SM multiplies one after another.
+
+    >>> modelled_columns(select(Problem(m=8192, n=8192, k=8192)))  # 20 turns of 200 + 3
+    4060
+    """
     m, n, _ = _sizes(config.problem)
     tile, cluster = config.tile, config.cluster
     rows, columns = (n, m) if config.schedule.swap else (m, n)

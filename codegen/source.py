@@ -28,6 +28,9 @@ def generate(config: GemmConfig) -> str:
     """The source of ``config``'s kernel: no #include, compiles as it stands for ``config.arch``.
 
     Raises :class:`~stridewright.kernels.config.ConfigError` if the configuration is not valid.
+
+    >>> generate(GemmConfig()).splitlines()[0][:60]
+    '// sm_90a_bf16_cooperative2_128x256x64_stages4_group8_tma2: '
     """
     derivation = derive(config)
     before = _assemble(["ptx.cuh"], set())
@@ -137,6 +140,9 @@ def wgmma_wrapper(n: int) -> str:
 
     Source: PTX ISA, "wgmma.mma_async". The two immediates 1 scale A and B (no negation), the two 0 say that both are
     K-major.
+
+    >>> wgmma_wrapper(8).splitlines()[2]
+    'DEVICE void wgmma(float (&d)[4], uint64 a, uint64 b, bool accumulate) {'
     """
     count = n // 2
     rows = [", ".join(f"%{i}" for i in range(first, min(first + 16, count))) for first in range(0, count, 16)]

@@ -184,7 +184,11 @@ class GemmConfig:
         )
 
     def violations(self) -> tuple[Violation, ...]:
-        """Every rule that is broken, all at once."""
+        """Every rule that is broken, all at once.
+
+        >>> GemmConfig(tile=Tile(n=204)).violations()[0].parameter
+        'tile_n'
+        """
         # The rules do arithmetic on these values, so a value that is no integer is reported alone.
         return tuple(_not_integers(self)) or tuple(_violations(self))
 
@@ -193,7 +197,11 @@ class GemmConfig:
         return [str(violation) for violation in self.violations()]
 
     def require_valid(self) -> GemmConfig:
-        """Itself, or :class:`ConfigError` with every violated rule."""
+        """Itself, or :class:`ConfigError` with every violated rule.
+
+        >>> GemmConfig().require_valid() == GemmConfig()
+        True
+        """
         violations = self.violations()
         if violations:
             raise ConfigError(violations)
@@ -219,7 +227,11 @@ _DTYPES = ("bf16",)
 
 
 def is_size(value: object) -> bool:
-    """Whether this is a whole number, of Python or numpy, and no bool."""
+    """Whether this is a whole number, of Python or numpy, and no bool.
+
+    >>> is_size(8), is_size(True), is_size(8.0)
+    (True, False, False)
+    """
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -231,7 +243,11 @@ def _not_integers(config: GemmConfig) -> Iterator[Violation]:
 
 
 def problem_violations(problem: Problem) -> Iterator[Violation]:
-    """The rules for what is computed, whatever the kernel."""
+    """The rules for what is computed, whatever the kernel.
+
+    >>> [str(violation) for violation in problem_violations(Problem(m=0, n=8, k=64))]
+    ['m=0: must be at least 1']
+    """
     for operand in ("a", "b", "d"):
         dtype = getattr(problem, operand)
         if dtype not in _DTYPES:
@@ -278,12 +294,20 @@ def _nearest(value: int, step: int, low: int, high: int) -> str:
 
 
 def accumulators(config: GemmConfig) -> int:
-    """Float32 accumulator registers of one consumer thread: its share of the tile."""
+    """Float32 accumulator registers of one consumer thread: its share of the tile.
+
+    >>> accumulators(GemmConfig())
+    128
+    """
     return config.tile.m * config.tile.n // (sharers(config) * WARPGROUP)
 
 
 def sharers(config: GemmConfig) -> int:
-    """Consumer warpgroups that share a tile: all of them if they cooperate, one if they take turns."""
+    """Consumer warpgroups that share a tile: all of them if they cooperate, one if they take turns.
+
+    >>> sharers(GemmConfig()), sharers(GemmConfig().replace(schedule_kind="pingpong", tile_n=128))
+    (2, 1)
+    """
     return 1 if config.schedule.kind == "pingpong" else config.schedule.consumers
 
 
@@ -300,12 +324,20 @@ def registers(consumers: int) -> tuple[int, int]:
 
 
 def panel_rows(config: GemmConfig) -> int:
-    """Rows of a panel of D in shared memory: a block's 64, or with operands swapped the tile's part of M."""
+    """Rows of a panel of D in shared memory: a block's 64, or with operands swapped the tile's part of M.
+
+    >>> panel_rows(GemmConfig()), panel_rows(GemmConfig().replace(swap=True, tile_n=40))
+    (64, 40)
+    """
     return config.tile.n if config.schedule.swap else 64
 
 
 def shared_bytes(config: GemmConfig) -> dict[str, int]:
-    """Bytes of shared memory by use, in the order they stand in it."""
+    """Bytes of shared memory by use, in the order they stand in it.
+
+    >>> shared_bytes(GemmConfig())
+    {'tiles of A': 65536, 'tiles of B': 131072, 'staging of D': 32768, 'barriers': 64}
+    """
     element = 2
     tile, stages = config.tile, config.pipeline.stages
     staged = config.epilogue.store == "tma"

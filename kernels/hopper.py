@@ -139,6 +139,9 @@ class Derivation:
         Boxes and swizzles follow from the layouts in shared memory: A's and B's from a panel of a slot, or the slice of
         it that one CTA loads; D's from a staging panel, and the tile's last one has a map of its own when it is
         narrower. ``a`` and ``b`` are the kernel's operands: with a swapped schedule ``a`` is the problem's B.
+
+        >>> derive(GemmConfig()).tensor_maps(512, 512, 256).a.box
+        (64, 128)
         """
         config = self.config
 
@@ -220,13 +223,21 @@ def _operand(name: str, rows: int, parts: int, config: GemmConfig) -> OperandTil
 
 
 def accumulator_rows(accumulator: Layout) -> Layout:
-    """(thread, value) -> row of the block, from (thread, value) -> m + 64 * n."""
+    """(thread, value) -> row of the block, from (thread, value) -> m + 64 * n.
+
+    >>> print(accumulator_rows(wgmma_d_layout(64)))
+    ((4,8,4),(2,2,8)):((0,1,16),(0,8,0))
+    """
     rows: Layout = compose(Layout((64, cosize(accumulator) // 64), (1, 0)), accumulator)
     return rows
 
 
 def accumulator_columns(accumulator: Layout) -> Layout:
-    """(thread, value) -> column of the block."""
+    """(thread, value) -> column of the block.
+
+    >>> print(accumulator_columns(wgmma_d_layout(64)))
+    ((4,8,4),(2,2,8)):((2,0,0),(1,0,8))
+    """
     columns: Layout = compose(Layout((64, cosize(accumulator) // 64), (0, 1)), accumulator)
     return columns
 
@@ -239,6 +250,9 @@ def stmatrix_rows(panel: SwizzledLayout, columns: int = PANEL_COLUMNS, swapped: 
     other says where a row lies. ``panel`` maps (m, n) to elements; with ``swapped`` operands it maps (n, m), and
     stmatrix transposes. That the row's eight elements are neighbours is checked here: otherwise stmatrix could not
     store this fragment.
+
+    >>> print(stmatrix_rows(swizzled_tile(64, 64)))
+    S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
     """
     step_count = -(-columns // 16)
     fragment = wgmma_d_layout(16 * step_count)
@@ -261,7 +275,11 @@ def stmatrix_rows(panel: SwizzledLayout, columns: int = PANEL_COLUMNS, swapped: 
 
 @lru_cache(maxsize=64)
 def derive(config: GemmConfig) -> Derivation:
-    """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid."""
+    """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid.
+
+    >>> hex(derive(GemmConfig()).a.descriptor)
+    '0x4000004000010000'
+    """
     config.require_valid()
     a, b = (
         _operand("A", config.tile.m, config.cluster.n, config),
@@ -296,7 +314,11 @@ def derive(config: GemmConfig) -> Derivation:
 
 
 def worst_report(addresses: SwizzledLayout) -> BankReport:
-    """The most conflicted of all stmatrix stores of a panel: every warp, every step."""
+    """The most conflicted of all stmatrix stores of a panel: every warp, every step.
+
+    >>> worst_report(stmatrix_rows(swizzled_tile(64, 64))).ratio
+    1.0
+    """
     warps, steps = (size(addresses.layout[mode]) for mode in (1, 2))
     reports = [
         bank_report(addresses, Access(bytes=16, op="stmatrix", lanes=tuple((lane, warp, step) for lane in range(32))))
