@@ -115,14 +115,14 @@ def patience(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def judge(subject: Subject, program: Build, seeds: range = range(SEEDS), seconds: float = PATIENCE_SECONDS) -> Verdict:
-    """Runs a program under seed after seed until one shows a fault; "survived" if none does."""
+def judge(subject: Subject, program: Build, seeds: range = range(SEEDS), gemm: Gemm | None = None) -> Verdict:
+    """Runs a program under seed after seed until one shows a fault; "survived" if none does. ``gemm`` may launch it in a way of its own."""
     a, b, exact = problem_of(subject)
-    gemm = Gemm(*subject.shape, config=subject.config)
+    gemm = gemm or Gemm(*subject.shape, config=subject.config)
     gemm.__dict__["build"] = program
     for seed in seeds:
         try:
-            with patience(seconds):
+            with patience(PATIENCE_SECONDS):
                 emulation = gemm.emulate(a, b, seed=seed, sms=subject.sms)
         except Endless:
             return Verdict("endless", seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from .host_rules import HostRule, Launched, host_mutants
 from .judge import SUBJECTS, Subject, Verdict, built, gemm_of, judge, with_ptx
 from .ptx_rules import ptx_mutants
 from .rules import Mutant, applied
@@ -40,8 +41,8 @@ def source_mutants() -> list[Mutant]:
 
 
 def mutants(of_ptx: tuple[str, ...] = PTX_SUBJECTS) -> list[Mutant]:
-    """Those of the source, and of the PTX of some subjects; each has a name of its own."""
-    found = source_mutants()
+    """Those of the source, of the launch, and of the PTX of some subjects; each has a name of its own."""
+    found = [*source_mutants(), *host_mutants()]
     for name in of_ptx:
         found += ptx_mutants(SUBJECTS[name], unmutated_ptx(SUBJECTS[name]))
     return found
@@ -54,4 +55,8 @@ def run(mutant: Mutant) -> Outcome:
         program = built(subject, mutant.rule.apply(gemm_of(subject).source))
         return Outcome(mutant, judge(subject, program), program.complaints)
     program = built(subject, gemm_of(subject).source)
+    if isinstance(mutant.rule, HostRule):
+        gemm = Launched(*subject.shape, config=subject.config)
+        gemm.rule = mutant.rule
+        return Outcome(mutant, judge(subject, program, gemm=gemm), ())
     return Outcome(mutant, judge(subject, with_ptx(program, mutant.rule.apply(program.ptx))), ())
