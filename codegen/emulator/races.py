@@ -168,7 +168,7 @@ class ClusterRaces:
         found = _write(self._shadow(cta), Actor(barrier.agent, barrier.phase + 1, clock), ranges, g.at)
         if found:
             self._report(found, cta, row)
-        return self.clocks[row].copy()
+        return self.clocks[row].copy() if self.launch.lenient else None
 
     def bulk_source(self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier) -> None:
         """The shared memory that a copy to another block reads."""
@@ -394,7 +394,7 @@ class ClusterRaces:
         for one in conflicts:
             kind, first_text = self.agents[one.other_agent]
             mine, second_text = self.agents[one.agent]
-            known = one.other_agent < len(self.agents) and int(self.clocks[row, 0, one.other_agent]) >= one.other_epoch
+            known = int(self.clocks[row, 0, one.other_agent]) >= one.other_epoch
             if self.launch.lenient and one.kind == "write after read" and kind == WARP and mine != WARP and known:
                 continue
             instructions = self.launch.program.instructions
