@@ -149,6 +149,14 @@ def _done(barrier: Barrier, value: int, by_parity: bool) -> bool:
     return barrier.test_parity(value) if by_parity else barrier.test_state(value)
 
 
+def _impatient(g: Gang) -> bool:
+    """Whether try_wait gives up: after a time that the hardware chooses it returns false, so that it needs a loop around it (PTX ISA,
+    "mbarrier.try_wait").
+    """
+    machine = g.cta.machine
+    return machine.shuffled and machine.random.random() < 0.1
+
+
 def try_wait(g: Gang, address: Value, value: Value, by_parity: bool, blocks: bool, acquire: bool) -> Value | None:
     """try_wait and test_wait: whether the phase is complete; None: the gang is parked until a phase completes."""
     cta = g.cta
@@ -171,6 +179,8 @@ def try_wait(g: Gang, address: Value, value: Value, by_parity: bool, blocks: boo
                 "it looked again: it has missed its phase (others must not run ahead of a waiter by two phases)"
             )
         g.last_wait = (barrier, barrier.phase)
+        if _impatient(g):
+            return False
         waiting = Waiting()
         waiting.targets.append((barrier, value, by_parity, barrier.phase))
         barrier.waiters.append(g)
@@ -196,7 +206,7 @@ def _try_wait_lanes(
             result |= here
         else:
             waiting.targets.append((barrier, wanted, by_parity, barrier.phase))
-    if result.any() or not blocks:
+    if result.any() or not blocks or _impatient(g):
         if bool((result if g.mask is None else result[g.mask]).all()):
             return True
         return result if result.any() else False

@@ -43,6 +43,7 @@ RING = (
     exchange("slots are released at one peer several times", "place.peer(threadIdx.x % 32)", "place.peer(0)", CLUSTERS),
     exchange("slots are released at the CTA itself", "mbarrier_arrive_remote(empty_barrier(slot), place.peer(threadIdx.x % 32));", "mbarrier_arrive(empty_barrier(slot));", CLUSTERS),
     exchange("a peer is missed in the row", "(other >= column ? 1 : 0)", "0", ROW),
+    drop("waits try once", '        "  bra wait;\\n"\n', MOST),
     exchange("wait without acquire", "mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64", MOST),
     exchange("arrive without release", '"mbarrier.arrive.shared::cta.b64', '"mbarrier.arrive.relaxed.cta.shared::cta.b64', ("cooperative", "swapped")),
 )  # fmt: skip
@@ -202,6 +203,9 @@ KERNEL = (
     constant("A_DESCRIPTOR", "{} | (1ull << 49)", MOST, "base offset 1"),
     constant("A_DESCRIPTOR", "{} + 1", MOST, "start 16 bytes on"),
     constant("B_DESCRIPTOR", "{} + 64", MOST, "start 8 rows on"),
+    exchange("A's tensor map is a copy in local memory", "const __grid_constant__ TensorMap tensor_map_a", "const TensorMap tensor_map_a", COOPERATIVE),
+    exchange("one warp releases its registers", "        registers_release<PRODUCER_REGISTERS>();", "        if (warp_uniform(threadIdx.x / 32) == 1) registers_release<PRODUCER_REGISTERS>();", ALONE),
+    drop("a grid does not wait for the one before it", "    dependency_wait();\n", MOST),
     constant("PRODUCER_REGISTERS", "{} + 16", ("cooperative", "pingpong", "cluster", "direct")),
     constant("CONSUMER_REGISTERS", "{} + 8", ("cooperative", "pingpong", "cluster", "direct")),
     drop("registers are not released", "        registers_release<PRODUCER_REGISTERS>();\n", ("cooperative", "pingpong", "cluster")),
