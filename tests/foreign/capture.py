@@ -72,8 +72,10 @@ class Launch:
         """(map, global address) of each parameter that is a tensor map, in order."""
         return [decode_tensor_map(data) for data in self.parameters if len(data) == 128]
 
-    def emulate(self, arrays: Mapping[int, NDArray[Any]], **options: Any) -> EmulationResult:
-        """The kernel's run on the emulator. `arrays` holds the array behind each address that the host code was given."""
+    def emulate(
+        self, arrays: Mapping[int, NDArray[Any]], edit: Callable[[str], str] = str, **options: Any
+    ) -> EmulationResult:
+        """The kernel's run on the emulator, after `edit` of its PTX. `arrays` holds the array behind each address that the host code was given."""
         arguments: list[Any] = []
         for data in self.parameters:
             if len(data) == 128:
@@ -83,7 +85,14 @@ class Launch:
                 pointers = {at: arrays[word] for at, word in words.items() if word in arrays}
                 arguments.append(StructArgument(data, pointers) if pointers else data)
         return emulate_ptx(
-            self.ptx, self.kernel, self.grid, self.block, arguments, cluster=self.cluster, shared=self.shared, **options
+            edit(self.ptx),
+            self.kernel,
+            self.grid,
+            self.block,
+            arguments,
+            cluster=self.cluster,
+            shared=self.shared,
+            **options,
         )
 
 

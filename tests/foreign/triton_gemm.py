@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,8 +109,10 @@ class TritonGemm:
     def by_descriptors(self) -> bool:
         return self.function in (descriptors, row_times_row)
 
-    def emulate(self, a: NDArray[Any], b: NDArray[Any], d: NDArray[Any], **options: Any) -> EmulationResult:
-        """Runs it on the emulator. `b` is stored as the kernel wants it."""
+    def emulate(
+        self, a: NDArray[Any], b: NDArray[Any], d: NDArray[Any], edit: Callable[[str], str] = str, **options: Any
+    ) -> EmulationResult:
+        """Runs it on the emulator, after `edit` of its PTX. `b` is stored as the kernel wants it."""
         metadata = self.compiled.metadata
         (m, n), k = d.shape, a.shape[1]
         arguments: list[Any]
@@ -130,7 +132,7 @@ class TritonGemm:
         assert metadata.profile_scratch_size == 0
         scratch = np.zeros(programs[0] * programs[1] * metadata.global_scratch_size, np.uint8)
         return emulate_ptx(
-            self.compiled.asm["ptx"],
+            edit(self.compiled.asm["ptx"]),
             metadata.name,
             # A program of several blocks is a cluster along x.
             (programs[0] * metadata.num_ctas, programs[1]),
