@@ -58,6 +58,9 @@ SUBJECTS = {
             "cluster", (300, 264, 440), 4, schedule_kind="pingpong", tile_m=128, tile_n=80, cluster_m=2, stages=3, group_m=2
         ),
         _subject("row-cluster", (280, 264, 696), 4, tile_m=128, tile_n=64, tile_k=128, cluster_n=2, stages=2, group_m=2),
+        _subject(
+            "square-cluster", (280, 264, 440), 4, tile_m=128, tile_n=64, cluster_m=2, cluster_n=2, stages=3, group_m=2
+        ),
         _subject("swapped", (72, 200, 696), 2, tile_m=64, tile_n=40, consumers=1, swap=True, stages=3, group_m=2),
         _subject("direct", (200, 133, 440), 2, tile_m=128, tile_n=64, stages=3, store="direct", group_m=1),
     )

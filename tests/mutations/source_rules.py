@@ -290,4 +290,21 @@ PLAIN = (
     exchange("rows of the next eight", "row + accumulator_row(thread, 0)", "row + accumulator_row(thread ^ 4, 0)", DIRECT),
 )  # fmt: skip
 
-SOURCE_RULES: tuple[Rule, ...] = (*RING, *PRODUCER, *CONSUMER, *TURN, *KERNEL, *STAGING, *PLAIN)
+SQUARE = (
+    exchange("row mask of the other row", "1u << (row + c * CLUSTER_M)", "1u << (1 - row + c * CLUSTER_M)", ("square-cluster",)),
+    exchange("row mask counts along the column", "1u << (row + c * CLUSTER_M)", "1u << (row * CLUSTER_N + c)", ("square-cluster",)),
+    exchange("column mask not moved to its column", "<< (column * CLUSTER_M)", "<< column", ("square-cluster",)),
+    exchange("peers of the first column", "return i + column * CLUSTER_M;", "return i;", ("square-cluster",)),
+    exchange("peers of the row that is the column", "return row + (other +", "return column + (other +", ("square-cluster",)),
+    exchange("the CTA itself is a peer in its row", "(other >= column ? 1 : 0)", "0", ("square-cluster",)),
+    exchange("another one is left out of the row", "other >= column ? 1", "other > column ? 1", ("square-cluster",)),
+    exchange("one peer too many", "CLUSTER_M + CLUSTER_N - 1;", "CLUSTER_M + CLUSTER_N;", ("square-cluster",)),
+    exchange("one peer too few", "CLUSTER_M + CLUSTER_N - 1;", "CLUSTER_M + CLUSTER_N - 2;", ("square-cluster",)),
+    exchange("columns by the remainder", "column = rank / CLUSTER_M;", "column = rank % CLUSTER_M;", ("square-cluster",)),
+    exchange("rows by the quotient", "row = rank % CLUSTER_M;", "row = rank / CLUSTER_N;", ("square-cluster",)),
+    exchange("slice of A by the row", "ring.place.column * A_SLICE_ROWS", "ring.place.row * A_SLICE_ROWS", ("square-cluster",)),
+    exchange("slice of B by the column", "ring.place.row * B_SLICE_ROWS", "ring.place.column * B_SLICE_ROWS", ("square-cluster",)),
+    exchange("slots are released in the column only", "threadIdx.x % 32 < CLUSTER_PEERS", "threadIdx.x % 32 < CLUSTER_M", ("square-cluster",)),
+)  # fmt: skip
+
+SOURCE_RULES: tuple[Rule, ...] = (*RING, *PRODUCER, *CONSUMER, *TURN, *KERNEL, *STAGING, *PLAIN, *SQUARE)

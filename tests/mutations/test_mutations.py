@@ -1,4 +1,4 @@
-"""Faults planted by rules in six Hopper kernels are found, and the kernels without a fault raise no alarm.
+"""Faults planted by rules in seven Hopper kernels are found, and the kernels without a fault raise no alarm.
 
 CI runs a sample of the mutants, the same in every run, and a few seeds of the unmutated kernels. The nightly command runs everything:
 
