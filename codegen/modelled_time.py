@@ -16,7 +16,7 @@ import numpy as np
 from stridewright.kernels.config import GemmConfig, Problem
 
 from .emulator.timeline import CostModel
-from .emulator.timeline_model import sharing
+from .emulator.timeline_model import Sharing, sharing
 from .emulator.timeline_record import Recording
 from .emulator.timeline_replay import Replay
 from .select import resident_ctas
@@ -73,20 +73,28 @@ def modelled_time(gemm: Gemm, model: CostModel | None = None) -> ModelledTime:
     turns = -(-tiles // blocks)
     dram = dram_bytes(gemm, blocks)
     tile_counts, k_counts = _points(turns, k_blocks, config.pipeline.stages)
-    records = {(t, k): recorded(replace(config, problem=Problem()), t, k) for t in tile_counts for k in k_counts}
-    (t, k), record = next(iter(records.items()))
+    kernel = replace(config, problem=Problem())
+    t, k = tile_counts[0], k_counts[0]
+    record = recorded(kernel, t, k)
     loaded = record.loaded_bytes / (t * k) * k_blocks * tiles / size
+    # What a replay does not depend on is left out, so that it is not repeated.
+    costs = replace(
+        model,
+        launch_seconds=0.0,
+        dram_bytes_per_second=0.0,
+        l2_bytes_per_clock=0.0,
+        sustained_clock=0.0,
+        traffic_power=0.0,
+    )
     clock, clocks, busy = model.sustained_clock, 0.0, 1.0
     for _ in range(3):
         share = sharing(model, blocks, dram / loaded, clock)
-        found = {}
-        for point, one in records.items():
-            replay = Replay(one, model, share, keep=False).run()
-            found[point] = (replay.clocks, sum(replay.busy.values()) / size)
+        found = {(t, k): _replayed(kernel, t, k, costs, share) for t in tile_counts for k in k_counts}
         clocks = _extend(found, 0, tile_counts, k_counts, turns, k_blocks)
         multiplied = _extend(found, 1, tile_counts, k_counts, turns, k_blocks) * tiles / turns
-        busy = multiplied / model.sms / (clocks + model.launch_seconds * clock)
-        clock = model.clock(busy)
+        total = model.sms * (clocks + model.launch_seconds * clock)
+        busy = multiplied / total
+        clock = model.clock(busy, loaded / total * record.received_bytes / record.loaded_bytes)
     return ModelledTime(
         seconds=model.launch_seconds + clocks / clock,
         clocks=clocks,
@@ -123,7 +131,14 @@ def _extend(
     return line(tiles, [line(k_counts, [found[t, k][which] for k in k_counts], k_blocks) for t in tiles], turns)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=4096)
+def _replayed(config: GemmConfig, tiles: int, k_blocks: int, costs: CostModel, share: Sharing) -> tuple[float, float]:
+    """Clocks of a recorded cluster, and clocks for which a tensor core of it multiplies."""
+    replay = Replay(recorded(config, tiles, k_blocks), costs, share, keep=False).run()
+    return replay.clocks, sum(replay.busy.values()) / (config.cluster.m * config.cluster.n)
+
+
+@lru_cache(maxsize=512)
 def recorded(config: GemmConfig, tiles: int, k_blocks: int) -> Recording:
     """What one cluster of this configuration does for so many tiles of so many blocks of K, on zeros."""
     import ml_dtypes

@@ -29,7 +29,7 @@ class Timeline:
 
     `spans`: what took time, by block and track ("tensor core", "copy engine", "copy engine stores", or threads); `clocks`: the end of the last; `busy`: clocks
     for which each block's tensor core multiplied; `clock`: the SM clock in Hz that the model expects; `places`: source places of the
-    instructions that spans name.
+    instructions that spans name; `unfinished`: gangs that the model could not follow to their end (0 unless a kernel uses what is not modelled).
     """
 
     spans: tuple[Span, ...]
@@ -40,6 +40,7 @@ class Timeline:
     model: CostModel
     places: dict[int, SourcePlace]
     share: Sharing
+    unfinished: int = 0
 
     @property
     def seconds(self) -> float:
@@ -85,7 +86,13 @@ class Timeline:
 
     def _line(self, place: int) -> str:
         found = self.places.get(place)
-        return f"instruction {place}" if found is None else f"{found.file}:{found.line}" if found.line else f"PTX line {found.ptx_line}"
+        return (
+            f"instruction {place}"
+            if found is None
+            else f"{found.file}:{found.line}"
+            if found.line
+            else f"PTX line {found.ptx_line}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """An object that json.dumps takes: clocks, the constants, and all spans."""
@@ -94,6 +101,7 @@ class Timeline:
             "clocks": self.clocks,
             "clock_hz": self.clock,
             "seconds": self.seconds,
+            "unfinished": self.unfinished,
             "tensor_core_busy_clocks": {str(block): busy for block, busy in self.busy.items()},
             "tensor_core_waits": {str(block): self.waits(block) for block in range(min(len(self.blocks), 4))},
             "blocks": [list(block) for block in self.blocks],
@@ -154,6 +162,8 @@ class Timeline:
             f"timeline (a model, not a measurement): {self.clocks:.0f} clocks, {self.seconds * MICROSECONDS:.1f} us at {self.clock / 1e9:.2f} GHz "
             f"with {self.model.launch_seconds * MICROSECONDS:.1f} us for the launch"
         ]
+        if self.unfinished:
+            lines.append(f"incomplete: {self.unfinished} gangs wait for something that is not modelled")
         for block in range(min(len(self.blocks), 2)):
             busy = self.busy.get(block, 0.0)
             lines.append(
@@ -186,8 +196,9 @@ def timeline_of(recording: Recording, model: CostModel | None = None) -> Timelin
         clocks=replay.clocks,
         busy=replay.busy,
         blocks=tuple(recording.blocks),
-        clock=model.clock(busy),
+        clock=model.clock(busy, recording.received_bytes / max(replay.clocks, 1) / max(blocks, 1)),
         model=model,
         places={number: recording.program.places[number] for number in used},
         share=share,
+        unfinished=replay.unfinished,
     )

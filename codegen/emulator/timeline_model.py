@@ -14,7 +14,7 @@ FITTED = (
     "l2_bytes_per_clock",
     "dram_bytes_per_second",
     "sustained_clock",
-    "instruction_clocks",
+    "traffic_power",
 )
 """The constants that were fitted."""
 
@@ -23,18 +23,18 @@ FITTED = (
 class CostModel:
     """Constants of the chip. Clocks are of the SM unless the name says seconds; bytes per clock are of one SM."""
 
-    launch_seconds: float = 2.5e-6
+    launch_seconds: float = 2.0e-6
     """From one kernel's end to the next one's first instruction in a stream of kernels. Fitted."""
-    load_latency: float = 1000.0
+    load_latency: float = 1200.0
     """From a tensor copy's issue to its barrier, when nothing queues. L2 and DRAM are not told apart. Fitted."""
-    l2_bytes_per_clock: float = 80.0
+    l2_bytes_per_clock: float = 77.0
     """What L2 delivers to one SM while all SMs load. Fitted."""
     dram_bytes_per_second: float = 4.2e12
     """What DRAM delivers. An H200 has 4.8e12 (NVIDIA H200 data sheet); fitted."""
     sustained_clock: float = 1.35e9
     """The SM clock at which a chip whose tensor cores never wait keeps to its 700 W. Fitted; see `clock`."""
-    instruction_clocks: float = 2.0
-    """Clocks from one instruction of a warp to its next. Fitted: 1 is the issue rate of a scheduler, about 4 the latency of a dependent one."""
+    traffic_power: float = 0.0026
+    """Power of one byte a clock into each SM, in units of what tensor cores that never wait draw. Fitted; see `clock`."""
 
     highest_clock: float = 1.98e9
     """The SM clock of a chip that has power to spare: clocks.max.sm of the H200 the measurements are from."""
@@ -56,6 +56,9 @@ class CostModel:
     """The same where the barrier lies in another block of the cluster: 180 clocks (Luo et al. 2024, SM-to-SM network)."""
     store_latency: float = 600.0
     """From the reading of shared memory to a store's completion in L2, about its latency of some 270 clocks both ways (Luo et al. 2024)."""
+    instruction_clocks: float = 2.0
+    """Clocks from one PTX instruction of a warp to its next: 1 is the issue rate of a scheduler, 4 the latency of a dependent instruction
+    (Luo et al. 2024). An assumption, since PTX is not what runs."""
     issue_clocks: float = 4.0
     """Clocks for which the copy engine is busy with one copy's coordinates, whatever its size. An assumption."""
 
@@ -77,16 +80,18 @@ class CostModel:
         """
         return m / 64 * n / self.tensor_columns_per_clock * k * bits / 256 / self.mma_sync_share
 
-    def clock(self, busy: float) -> float:
-        """The SM clock in Hz when tensor cores multiply for this share of the time. Power is taken to grow with the third power of the clock
-        (frequency times the square of voltage) and in proportion to what the tensor cores do.
+    def clock(self, busy: float, traffic: float = 0.0) -> float:
+        """The SM clock in Hz when tensor cores multiply for this share of the time and each SM loads `traffic` bytes a clock. Power is taken to grow
+        with the third power of the clock (frequency times the square of voltage) and in proportion to what is done. An assumption that measured
+        times agree with; the chip's power management is not documented.
 
         >>> CostModel().clock(1.0) == CostModel().sustained_clock, CostModel().clock(0.0) == CostModel().highest_clock
         (True, True)
         """
-        if busy <= (self.sustained_clock / self.highest_clock) ** 3:
+        work = busy + self.traffic_power * traffic
+        if work <= (self.sustained_clock / self.highest_clock) ** 3:
             return self.highest_clock
-        return float(self.sustained_clock / busy ** (1 / 3))
+        return float(self.sustained_clock / work ** (1 / 3))
 
 
 @dataclass(frozen=True)
@@ -100,10 +105,11 @@ class Sharing:
 def sharing(model: CostModel, blocks: int, missing: float, clock: float) -> Sharing:
     """What one of `blocks` SMs gets of L2 and DRAM when this share of the bytes it loads comes from DRAM.
 
-    >>> sharing(CostModel(), 132, 0.0, 1.5e9).load == CostModel().l2_bytes_per_clock
-    True
+    >>> sharing(CostModel(l2_bytes_per_clock=80.0), 132, 0.0, 1.5e9).load
+    80.0
     """
     active = min(blocks, model.sms)
     dram = model.dram_bytes_per_second / clock / active
     load = model.l2_bytes_per_clock if missing <= 0 else min(model.l2_bytes_per_clock, dram / missing)
-    return Sharing(load, model.l2_bytes_per_clock)
+    # Rounded, so that replays with all but the same share are one.
+    return Sharing(round(load, 1), model.l2_bytes_per_clock)

@@ -13,6 +13,7 @@ A stream is the events of one gang. Each event is (kind, instructions issued sin
     bar                 (barrier, waits)                a named barrier or the cluster's, known by its block, number and turn
     shared              wavefronts                      ld, st, ldmatrix, stmatrix on shared memory
     read, write         bytes                           ld, st on global memory
+    copy                bytes                           cp.async; commit_copy; wait_copy: pending, or -1 for all
     fork, join          streams                         a gang divides, and goes on when these have ended
 """
 
@@ -62,7 +63,9 @@ class Stream:
 
 
 class Recording:
-    """Everything a launch did. `blocks`: their coordinates, in the order in which they started; `clusters`: blocks of each cluster."""
+    """Everything a launch did. `blocks`: their coordinates, in the order in which they started, clusters of `cluster_size`. `loaded_bytes` left L2 for shared
+    memory, `unique_bytes` of them for the first time; `received_bytes` count a multicast once for each block that it goes to.
+    """
 
     def __init__(self, launch: Launch) -> None:
         self.streams: list[Stream] = []
@@ -72,6 +75,7 @@ class Recording:
         self.program = launch.program
         self.unique_bytes = 0
         self.loaded_bytes = 0
+        self.received_bytes = 0
         self.stored_bytes = 0
 
 
@@ -196,6 +200,7 @@ class Recorder(Machine):
             targets = tuple((self.block(cta), self.phase(barrier)) for cta, _, barrier, _ in operation.targets)
             record = self.recording
             record.loaded_bytes += size
+            record.received_bytes += size * len(targets)
             key = (id(bound), where) if bound is not None else (len(self._seen),)
             if key not in self._seen:
                 self._seen.add(key)
@@ -274,7 +279,9 @@ def _hooks(names: dict[str, Any], machine: Recorder) -> dict[str, Any]:
     before("bar_arrive", "bar", lambda g, number, *_: (machine.turn(g, int(np.max(number))), False))
     before("bar_sync", "bar", lambda g, number, *_: (machine.turn(g, int(np.max(number))), True))
     before(
-        "cluster_arrive", "bar", lambda g, *_: (("cluster", machine.block(g.cta.cluster.ctas[0]), g.cta.cluster.phase), False)
+        "cluster_arrive",
+        "bar",
+        lambda g, *_: (("cluster", machine.block(g.cta.cluster.ctas[0]), g.cta.cluster.phase), False),
     )
     before("load_global", "read", lambda g, m, address, width, count_, *_: width * count_ * count(g, m))
     before("store_global", "write", lambda g, m, address, value, width, count_, *_: width * count_ * count(g, m))
@@ -297,19 +304,37 @@ def _hooks(names: dict[str, Any], machine: Recorder) -> dict[str, Any]:
 
     plain_store, plain_bulk = names["tensor_store"], names["bulk_store"]
 
-    def tensor_store(g: Gang, m: Any, tensor: Any, *args: Any) -> Any:
-        for lane, (at,) in each_thread(g, m, tensor):
-            size = g.cta.launch.tensor_map(at, g.cta).map.box_bytes
+    def stored(g: Gang, lane: int, size: int, what: Any, earlier: set[Any]) -> None:
+        # The machine's instruction is a warp's: lanes that name the same copy make one (CuTe's kernels store with whole warps).
+        key = (g.base + lane) // 32, what
+        if key not in earlier:
+            earlier.add(key)
             machine.recording.stored_bytes += size
             note(g, "store", (size, g.base + lane))
-        return plain_store(g, m, tensor, *args)
+
+    def tensor_store(g: Gang, m: Any, tensor: Any, coordinates: Any, source: Any, *args: Any) -> Any:
+        earlier: set[Any] = set()
+        for lane, what in each_thread(g, m, tensor, source, *coordinates):
+            stored(g, lane, g.cta.launch.tensor_map(what[0], g.cta).map.box_bytes, what, earlier)
+        return plain_store(g, m, tensor, coordinates, source, *args)
 
     def bulk_store(g: Gang, m: Any, target: Any, source: Any, size: Any, *args: Any) -> Any:
-        for lane, (length,) in each_thread(g, m, size):
-            machine.recording.stored_bytes += length
-            note(g, "store", (length, g.base + lane))
+        earlier: set[Any] = set()
+        for lane, what in each_thread(g, m, target, source, size):
+            stored(g, lane, what[2], what, earlier)
         return plain_bulk(g, m, target, source, size, *args)
 
+    def copy_async(g: Gang, m: Any, target: Any, source: Any, size: int, *args: Any) -> Any:
+        machine.recording.loaded_bytes += size * count(g, m)
+        machine.recording.unique_bytes += size * count(g, m)
+        machine.recording.received_bytes += size * count(g, m)
+        note(g, "copy", size * count(g, m))
+        return plain_copy(g, m, target, source, size, *args)
+
+    plain_copy = names["copy_async"]
+    found["copy_async"] = copy_async
+    before("copy_commit", "commit_copy", lambda g, m: None)
+    before("copy_wait", "wait_copy", lambda g, m, pending: pending)
     found["tensor_store"], found["bulk_store"] = tensor_store, bulk_store
     plain_wait, plain_cluster = names["try_wait"], names["cluster_wait"]
 

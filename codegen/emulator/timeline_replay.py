@@ -72,6 +72,8 @@ class Replay:
         self._open: dict[tuple[int, int], float] = {}
         self._stores: dict[tuple[int, int], list[tuple[float, float]]] = {}
         self._open_stores: dict[tuple[int, int], tuple[float, float]] = {}
+        self._copies: dict[int, list[float]] = {}
+        self._open_copies: dict[int, float] = {}
         self._sms: dict[int, _Sm] = {}
         self._roots: list[list[Stream]] = [[] for _ in range(len(recording.blocks) // recording.cluster_size)]
         self._next = 0
@@ -91,6 +93,11 @@ class Replay:
                         phases.setdefault(key, _Phase()).missing += 1
                 elif kind == "bar" and data[1] is not None:
                     phases.setdefault(data[0], _Phase()).missing += 1
+
+    @property
+    def unfinished(self) -> int:
+        """Streams that did not come to their end: events that the model did not see are missing then."""
+        return len(self.recording.streams) - len(self._ended)
 
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
@@ -248,7 +255,24 @@ class Replay:
         elif kind == "shared":
             time += data
         elif kind == "read":
-            time += model.load_latency / 2 + data / self.share.load
+            time += data / self.share.load
+            if self._kind_after(stream) != "read":
+                # A run of loads waits once: for the last.
+                self._span(number, "waits for global memory", time, time + model.load_latency, place)
+                time += model.load_latency
+        elif kind == "copy":
+            sm = self._sms[stream.cta]
+            sm.engine = max(time, sm.engine) + data / self.share.load
+            self._open_copies[number] = sm.engine + model.load_latency
+        elif kind == "commit_copy":
+            self._copies.setdefault(number, []).append(self._open_copies.pop(number, time))
+        elif kind == "wait_copy":
+            groups = self._copies.get(number, [])
+            if data < 0:
+                groups = [*groups, self._open_copies.get(number, time)]
+            until = max([time, *groups[: len(groups) - max(data, 0)]])
+            self._span(number, "waits for cp.async", time, until, place)
+            time = until
         elif kind == "write":
             time += data / self.share.store
         elif kind == "fork":
@@ -256,6 +280,10 @@ class Replay:
                 self._go(child, time)
         self._position[number] += 1
         self._go(number, time)
+
+    def _kind_after(self, stream: Stream) -> str:
+        position = self._position[stream.number] + 1
+        return stream.events[position][0] if position < len(stream.events) else ""
 
     def _multiply(self, stream: Stream, clocks: float, name: str, time: float, place: int) -> float:
         sm = self._sms[stream.cta]
