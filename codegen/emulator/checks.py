@@ -60,9 +60,8 @@ class Checks:
                     "wgmma.wait_group before the end",
                 )
         if cta.races is not None:
-            for agent, place in cta.races.block_end(cta):
-                opcode = self.launch.program.instructions[place].opcode
-                self._left(cta, agent, opcode, str(places[place]), "a wait for the copy's phase before the end")
+            for agent, place, missing in cta.races.block_end(cta):
+                self._left(cta, agent, self.launch.program.instructions[place].opcode, str(places[place]), missing)
 
     def _left(self, cta: Cta, agent: str, operation: str, place: str, missing: str) -> None:
         access = Access(agent, operation, place)

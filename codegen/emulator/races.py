@@ -65,6 +65,8 @@ class ClusterRaces:
         self.clocks[np.arange(count), 0, np.arange(count)] = 1
         self.shadows: dict[int, Shadow] = {}
         self.fenced_inits: list[Barrier] = []
+        self.remote: dict[int, dict[tuple[int, int], tuple[int, int]]] = {}
+        """By rank of a block: accesses of other blocks to its shared memory, (clock row, instruction) -> (epoch, cluster phase)."""
         self.issued: dict[int, tuple[int, int, int]] = {}
         """By agent of an mbarrier: the latest phase that counts a copy, the instruction, and the rank of the block it goes to."""
 
@@ -129,6 +131,8 @@ class ClusterRaces:
         `alike`: one value by all threads of the gang, which are in no conflict with each other.
         """
         shadow = self._shadow(cta)
+        if cta is not g.cta:
+            self.remote_access(g, m, cta)
         for row in self._rows(g, m):
             clock = self.clocks[row, 0]
             actor = Actor(row, int(clock[row]), clock)
@@ -239,13 +243,31 @@ class ClusterRaces:
         if copies.agent >= 0:
             self.clocks[g.cta.rank * self.warps + warp, 0, copies.agent] = copies.done
 
-    def block_end(self, cta: Cta) -> list[tuple[str, int]]:
-        """Copies into a block that has ended, which nobody has waited for: (which, instruction)."""
-        return [
-            (self.agents[agent][1], at)
+    def remote_access(self, g: Gang, m: Any, cta: Cta) -> None:
+        """A thread uses the shared memory of another block, which must outlive that."""
+        held = self.remote.setdefault(cta.rank, {})
+        for row in self._rows(g, m):
+            held[row, g.at] = (int(self.clocks[row, 0, row]), self.cluster.phase)
+
+    def block_end(self, cta: Cta) -> list[tuple[str, int, str]]:
+        """What still uses the shared memory of a block that has ended: (agent, instruction, what is missing).
+
+        A use is over when a thread of the block knows of it (it waited for the copy's phase, or on a barrier at which the user arrived
+        afterwards), or when a barrier of the cluster, relaxed or not, was completed since.
+        """
+        first = cta.rank * self.warps
+        known = self.clocks[first : first + self.warps, 0].max(axis=0)
+        found = [
+            (self.agents[agent][1], at, "a wait for the copy's phase before the end")
             for agent, (phase, at, rank) in self.issued.items()
-            if rank == cta.rank and int(self.clocks[:, 0, agent].max()) < phase
+            if rank == cta.rank and int(known[agent]) < phase
         ]
+        for (row, at), (epoch, phase) in self.remote.get(cta.rank, {}).items():
+            if int(known[row]) < epoch and self.cluster.phase <= phase:
+                found.append(
+                    (self.agents[row][1], at, "a wait for this access or a cluster barrier before the block's end")
+                )
+        return found
 
     # -- order -------------------------------------------------------------------------------------------------------------------
 
@@ -311,6 +333,8 @@ class ClusterRaces:
 
     def arrive(self, barrier: Barrier, g: Gang, m: Any, release: bool) -> None:
         """Before an arrival: it passes on what its warps know."""
+        if barrier.cta is not g.cta:
+            self.remote_access(g, m, barrier.cta)
         for row in self._rows(g, m):
             self._check_init(barrier, row, g, False)
             if release:
@@ -319,6 +343,8 @@ class ClusterRaces:
 
     def touch_barrier(self, barrier: Barrier, g: Gang, m: Any) -> None:
         """expect_tx and the like."""
+        if barrier.cta is not g.cta:
+            self.remote_access(g, m, barrier.cta)
         for row in self._rows(g, m):
             self._check_init(barrier, row, g, False)
 

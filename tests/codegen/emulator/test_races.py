@@ -116,8 +116,10 @@ def test_a_slot_overwritten_while_wgmma_may_read_it() -> None:
 
 def test_blocks_that_end_while_the_other_still_multicasts() -> None:
     # Without the last cluster barrier a block may end while arrivals from the other are on their way.
-    with pytest.raises(EmulationError, match="which has ended"):
-        run_cluster(4, CLUSTER_END="")
+    # In some orders the access comes after the end, an error; in the others the missing order is reported.
+    for seed in range(6):
+        found = verdict(lambda seed=seed: run_cluster(4, seed, CLUSTER_END=""))
+        assert "which has ended" in found or "end with work in flight" in found
 
 
 def test_clusters_that_do_not_meet_before_the_first_multicast() -> None:
