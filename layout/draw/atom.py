@@ -35,7 +35,11 @@ def atom_view(name: str, operand: str | None = None) -> Drawing:
     table = atoms()
     atom = table.get(name)
     if atom is None:
-        near = list(atoms(name)) or [known for known in table if known.startswith(name.split(".")[0])] or list(table)
+        near = (
+            list(atoms(str(name)))
+            or [known for known in table if known.startswith(str(name).split(".")[0])]
+            or list(table)
+        )
         raise LayoutError(
             f"no atom is called {name!r}; there are {', '.join(near[:6])}{' ..' if len(near) > 6 else ''}"
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from .. import Layout, LayoutError, SwizzledLayout, coalesce, cosize, depth, rank
+from .. import LayoutError, SwizzledLayout, coalesce, cosize, depth, rank
 from ..lattice import collision
-from ..tuples import show
+from ..tuples import flatten_tuple, show, to_int
 from .canvas import Canvas, text_width
 from .drawing import Drawing
 from .grid import LABEL, MAXIMUM_LABELS, AnyLayout, Cell, Table, coordinate, draw_grid, extent_of, spell, values
@@ -31,14 +32,39 @@ def _injective(layout: AnyLayout) -> bool | None:
     return len({plain(i) for i in range(count)}) == count if count <= _MAXIMUM_COUNTED else None
 
 
-def _highlighted(layout: AnyLayout, highlight: Any) -> frozenset[int]:
-    """The indices that a coordinate with Nones marks."""
+def _wanted(shape: Any, given: Any) -> list[tuple[int, int | None]]:
+    """(extent, the coordinate that is marked or None for all) of each leaf of a shape, for a coordinate with Nones."""
+    if given is None:
+        return [(extent_of(extent), None) for extent in flatten_tuple(shape)]
+    if isinstance(given, tuple) and (not isinstance(shape, tuple) or len(given) != len(shape)):
+        if len(given) != 1:
+            raise LayoutError(f"the highlight {spell(given)} does not fit the shape {show(shape)}")
+        return _wanted(shape, given[0])
+    if isinstance(given, tuple):
+        return [leaf for mode, part in zip(shape, given, strict=True) for leaf in _wanted(mode, part)]
+    extent = extent_of(shape)
+    if not 0 <= to_int(given, "a highlighted coordinate") < extent:
+        raise LayoutError(f"the highlight {given} is outside the shape {show(shape)}: 0 to {extent - 1}")
+    if isinstance(shape, tuple):
+        return _wanted(shape, coordinate(given, shape))
+    return [(extent, given)]
+
+
+def _highlighted(layout: AnyLayout, highlight: Any, shown: Sequence[int | None]) -> tuple[frozenset[int], int]:
+    """Which of the indices shown a coordinate with Nones marks, and how many it marks in all."""
     if highlight is None:
-        return frozenset()
-    shape = layout.shape
-    given = highlight if isinstance(highlight, tuple) else (highlight,)
-    part, first = Layout(shape).slice_and_offset(*given)
-    return frozenset(first + part(i) for i in range(extent_of(part)))
+        return frozenset(), 0
+    leaves = _wanted(layout.shape, highlight)
+
+    def marked(index: int) -> bool:
+        for extent, want in leaves:
+            index, place = divmod(index, extent)
+            if want is not None and place != want:
+                return False
+        return True
+
+    total = prod(extent for extent, want in leaves if want is None)
+    return frozenset(index for index in shown if index is not None and marked(index)), total
 
 
 def _tree(canvas: Canvas, x: float, y: float, shape: Any, stride: Any, name: str = "") -> tuple[float, float, float]:
@@ -79,15 +105,16 @@ def _facts(layout: AnyLayout) -> dict[str, object]:
     return facts
 
 
-def _words(layout: AnyLayout, table: Table, facts: dict[str, object]) -> str:
+def _words(layout: AnyLayout, table: Table, facts: dict[str, object], marked: frozenset[int]) -> str:
     lines = [str(layout), *(f"  {name:<12}{value}" for name, value in facts.items())]
     columns = min(table.columns, _TEXT_COLUMNS)
     rows = min(table.rows, _TEXT_ROWS)
     cells = []
     for row in range(rows):
         indices = [table.index(row, column) for column in range(columns)]
-        known = values(layout, [i for i in indices if i is not None])
-        cells.append([str(value) for value in known])
+        known = [i for i in indices if i is not None]
+        offsets = values(layout, known)
+        cells.append([f"[{v}]" if i in marked else str(v) for i, v in zip(known, offsets, strict=True)])
     width = max(len(cell) for line in cells for cell in line) + 1
     for line in cells:
         end = " ..." if columns < table.all_columns and not table.wrapped else ""
@@ -105,6 +132,7 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
     "order" paints eight bands of the offsets' range, "columns" the columns. A layout of more than 8,192 cells is cut to its
     first 32 by 32. Raises LayoutError for a highlight that does not fit.
 
+    >>> from stridewright.layout import Layout
     >>> card = layout_card(Layout((4, 8), (8, 1)), highlight=(2, None))
     >>> card.facts["cosize"], card.facts["highlighted"]
     (32, 8)
@@ -112,14 +140,14 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
     if colours not in ("order", "columns"):
         raise LayoutError(f'colours {colours!r}: must be "order" or "columns"')
     table = Table.of(layout)
-    marked = _highlighted(layout, highlight)
     indices = table.indices()
+    marked, total = _highlighted(layout, highlight, indices)
     offsets = dict(
         zip([i for i in indices if i is not None], values(layout, [i for i in indices if i is not None]), strict=True)
     )
     facts = _facts(layout)
     if highlight is not None:
-        facts["highlighted"] = len(marked)
+        facts["highlighted"] = total
     canvas = Canvas()
     canvas.text(0, 15, title or str(layout), 15, "bold")
     y = 36.0
@@ -181,9 +209,9 @@ def layout_card(layout: AnyLayout, highlight: Any = None, title: str | None = No
     else:
         canvas.text(0, y + 8, meaning, 11, "faint")
         y += 18
-    if marked:
-        canvas.text(0, y + 12, f"outlined: {spell(highlight)}, {len(marked)} cells", 11, "faint")
-    words = _words(layout, table, facts)
+    if total:
+        canvas.text(0, y + 12, f"outlined: {spell(highlight)}, {total} cell{'s' * (total != 1)}", 11, "faint")
+    words = _words(layout, table, facts, marked)
     return Drawing.of(title or f"Layout {layout}", canvas, words, facts)
 
 
@@ -199,6 +227,7 @@ def _outline(canvas: Canvas, table: Table, marked: frozenset[int], place: Sequen
 def layout_svg(layout: AnyLayout, highlight: Any = None, title: str | None = None) -> str:
     """The layout card as an SVG document.
 
+    >>> from stridewright.layout import Layout
     >>> layout_svg(Layout((4, 8), (8, 1))).startswith("<svg")
     True
     """

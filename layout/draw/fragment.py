@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import Layout, LayoutError, rank
-from ..hardware.tensor_memory import CELL_BITS
+from ..hardware.tensor_memory import cells_per_column
+from ..tuples import to_int
 from .canvas import Canvas, escape, number, text_width
 from .drawing import Drawing
 from .grid import LABEL, MAXIMUM_LABELS, extent_of, values
@@ -33,8 +34,13 @@ def fragment_places(layout: Layout, rows: int, row_major: int | None = None) -> 
     threads, count = extent_of(layout[0]), extent_of(layout)
     if count > MAXIMUM_CELLS:
         raise LayoutError(f"{layout} has {count} elements: a fragment picture shows at most {MAXIMUM_CELLS}")
+    for name, value in (("rows", rows), ("row_major", 1 if row_major is None else row_major)):
+        if to_int(value, name) < 1:
+            raise LayoutError(f"{name}={value}: must be at least 1")
     places = {}
     for index, offset in enumerate(values(layout, range(count))):
+        if not isinstance(offset, int) or offset < 0:
+            raise LayoutError(f"{layout} maps {index} to {offset}: a fragment's places are numbers from 0 on")
         place = divmod(offset, row_major) if row_major else (offset % rows, offset // rows)
         places[index % threads, index // threads] = place
     return places
@@ -48,13 +54,17 @@ def draw_fragment(
     thread_name: str = "thread",
     value_name: str = "value",
     note: str = "",
+    hidden: str = "further copies of elements are not drawn",
 ) -> Drawing:
     """A fragment given as (thread, value) -> (row, column). Cells are labelled thread.value; hovering one outlines all
-    of its thread's, whose tooltip lists its registers. Several threads may hold one element: the first is drawn.
+    of its thread's, whose tooltip lists its registers. Several threads may hold one element: the first is drawn, and ``hidden``
+    says of the others what they are.
 
     >>> draw_fragment({(0, 0): (0, 0), (1, 0): (0, 1)}, "two").facts["threads"]
     2
     """
+    if not places:
+        raise LayoutError("the fragment holds no element: nothing to draw")
     rows, columns = 1 + max(r for r, _ in places.values()), 1 + max(c for _, c in places.values())
     if rows * columns > MAXIMUM_CELLS:
         raise LayoutError(f"{rows} x {columns} elements: a fragment picture shows at most {MAXIMUM_CELLS}")
@@ -73,7 +83,11 @@ def draw_fragment(
     canvas.text(0, 15, title, 14, "bold")
     fewest, most = min(map(len, held.values())), max(map(len, held.values()))
     each = str(most) if fewest == most else f"{fewest} to {most}"
-    counts = f"{rows} x {columns} elements, {len(held)} {thread_name}s of {each} {value_name}s"
+    grid = f"{rows} x {columns} elements"
+    if row_name != "row" or len(owners) < rows * columns:
+        # Lanes and columns of tensor memory are no elements, and not all of them need be taken.
+        grid = f"{len(owners)} of {rows} x {columns} {row_name}s and {column_name}s"
+    counts = f"{grid}, {len(held)} {thread_name}s of {each} {value_name}s"
     canvas.text(0, 34, counts, 12, "faint")
     if note:
         canvas.text(0, 51, note, 12, "faint")
@@ -103,9 +117,11 @@ def draw_fragment(
         0, y, f"{how}colour: {thread_name} modulo 8; hover a cell: all that its {thread_name} holds", 11, "faint"
     )
     if replicas:
-        canvas.text(0, y + 17, f"{replicas} further copies of elements are not drawn", 11, "warn")
+        canvas.text(0, y + 17, f"{replicas} {hidden}", 11, "warn")
     facts = {"rows": rows, "columns": columns, "threads": len(held), "values": most, "replicas": replicas}
-    return Drawing.of(title, canvas, _words(title, counts, owners, rows, columns), facts)
+    return Drawing.of(
+        title, canvas, _words(title, f"{counts}; {thread_name}.{value_name}", owners, rows, columns), facts
+    )
 
 
 def _names(canvas: Canvas, left: float, top: float, rows: int, columns: int, width: float, height: float) -> None:
@@ -119,7 +135,7 @@ def _names(canvas: Canvas, left: float, top: float, rows: int, columns: int, wid
 
 def _words(title: str, counts: str, owners: Mapping[Place, tuple[int, int]], rows: int, columns: int) -> str:
     width = max(len(f"{t}.{v}") for t, v in owners.values()) + 1
-    lines = [title, f"  {counts}; thread.value"]
+    lines = [title, f"  {counts}"]
     shown_rows, shown_columns = min(rows, 16), min(columns, 16)
     for r in range(shown_rows):
         cells = ""
@@ -165,20 +181,30 @@ def tensor_memory_view(access: Any, split: int | None = None, registers: Iterabl
 def tensor_memory_map(layout: Layout, title: str | None = None, value_bits: int = 32) -> Drawing:
     """An accumulator in tensor memory: lanes down, 32-bit columns across, each cell labelled row.column of the matrix.
 
-    ``layout``: of ``accumulator_layout``, (rows, n) -> address in cells of ``value_bits``. Raises LayoutError beyond 16,384
-    cells.
+    ``layout``: of ``accumulator_layout``, (rows, n) -> address in cells of ``value_bits``. Of more than 16,384 elements the
+    first columns are drawn, and the picture says so.
 
     >>> from stridewright.layout.hardware.tensor_memory import accumulator_layout
     >>> tensor_memory_map(accumulator_layout(128, 16)).facts["rows"]
     128
     """
     rows, count = extent_of(layout[0]), extent_of(layout)
-    if count > MAXIMUM_CELLS:
-        raise LayoutError(f"{layout} has {count} elements: at most {MAXIMUM_CELLS} are drawn; give fewer columns")
-    each = CELL_BITS // value_bits
-    places = {}
-    for index, offset in enumerate(values(layout, range(count))):
-        address = offset // each
-        places[index % rows, index // rows] = (address >> 16, address & 0xFFFF)
+    each = cells_per_column(value_bits)
+
+    def places(columns: int) -> dict[tuple[int, int], Place]:
+        addresses = [offset // each for offset in values(layout, range(rows * columns))]
+        return {(i % rows, i // rows): (address >> 16, address & 0xFFFF) for i, address in enumerate(addresses)}
+
+    # Layouts C and F leave half of the lanes they span free, so the cells may be more than the elements.
+    shown = min(count // rows, max(MAXIMUM_CELLS // rows, 1))
+    drawn = places(shown)
+    while (
+        shown > 1 and (1 + max(r for r, _ in drawn.values())) * (1 + max(c for _, c in drawn.values())) > MAXIMUM_CELLS
+    ):
+        shown //= 2
+        drawn = places(shown)
     note = f"{layout}" if title else "lanes and columns of tensor memory"
-    return draw_fragment(places, title or f"accumulator {layout}", "lane", "column", "row", "column", note)
+    if shown < count // rows:
+        note += f"; shown: the first {shown} of {count // rows} columns of the matrix"
+    hidden = "further values in the same 32-bit columns have no label"
+    return draw_fragment(drawn, title or f"accumulator {layout}", "lane", "column", "row", "column", note, hidden)

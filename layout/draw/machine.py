@@ -16,6 +16,7 @@ from .style import GROUPS, group
 _BAR = 760.0
 _MAXIMUM_TILES = 1 << 20
 _CUT = 64
+_MAXIMUM_SLOTS = 64  # of more, the bar would show nothing
 
 
 def shared_memory_map(
@@ -34,6 +35,17 @@ def shared_memory_map(
     65600
     """
     stages = stages or {}
+    for name, offset, length in parts:
+        for what, value in ((f"offset of {name}", offset), (f"bytes of {name}", length)):
+            if to_int(value, what) < 0:
+                raise LayoutError(f"{what} is {value}: must not be negative")
+    for name, slots in stages.items():
+        if to_int(slots, f"slots of {name}") < 1:
+            raise LayoutError(f"{name} has {slots} slots: must be at least 1")
+        if name not in {part[0] for part in parts}:
+            raise LayoutError(f"stages names {name!r}, which is no part: {', '.join(part[0] for part in parts)}")
+    if to_int(capacity, "capacity") < 1:
+        raise LayoutError(f"capacity={capacity}: must be at least 1 byte")
     ordered = sorted(((n, o, b) for n, o, b in parts if b > 0), key=lambda part: part[1])
     if not ordered:
         raise LayoutError("no part has any bytes: nothing to draw")
@@ -54,14 +66,15 @@ def shared_memory_map(
     rows = []
     for i, (name, offset, length) in enumerate(ordered):
         slots = stages.get(name, 1)
-        for slot in range(slots):
-            begin = offset + slot * length // slots
-            width = max(_BAR * length / slots / whole, 2)
-            part = f"{name}, slot {slot}" if slots > 1 else name
-            tip = f"{part}: bytes {begin} to {begin + length // slots - 1}"
-            data = {"part": name, "offset": begin, "bytes": length // slots}
+        drawn = slots if slots <= _MAXIMUM_SLOTS else 1
+        for slot in range(drawn):
+            begin = offset + slot * length // drawn
+            width = max(_BAR * length / drawn / whole, 2)
+            part = f"{name}, slot {slot}" if drawn > 1 else name
+            tip = f"{part}: bytes {begin} to {begin + length // drawn - 1}"
+            data = {"part": name, "offset": begin, "bytes": length // drawn}
             canvas.rect(_BAR * begin / whole, y, width, 34, f"cell {group(i)}", tip, data)
-            if slots > 1 and width >= text_width(str(slot), 10) + 4:
+            if drawn > 1 and width >= text_width(str(slot), 10) + 4:
                 canvas.text(_BAR * begin / whole + width / 2, y + 21, slot, 10, "on", "middle")
         each = f"{slots} slots of {length // slots}" if slots > 1 else ""
         rows.append((name, str(offset), str(length), each))
@@ -122,7 +135,10 @@ def _order_of(order: Layout | Sequence[tuple[int, int]], rows: int | None) -> li
         if rows is None:
             raise LayoutError("an order given as a layout maps to row + rows * column: say how many rows")
         return [(v % rows, v // rows) for v in values(order, range(extent_of(order)))]
-    return [(int(row), int(column)) for row, column in order]
+    try:
+        return [(to_int(row, "a row"), to_int(column, "a column")) for row, column in order]
+    except (TypeError, ValueError) as error:
+        raise LayoutError(f"an order is a Layout or a list of (row, column), not {order!r:.60}") from error
 
 
 def tile_order(

@@ -44,15 +44,25 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Identity:
-    """The defining identity in words, how many cases were checked, and the first that failed (None: all hold)."""
+    """The defining identity in words, how many cases were checked, the first that failed (None: all hold), and how many
+    cases there are."""
 
     text: str
     checked: int
     failed: str | None
+    total: int
 
 
 def _range(count: int) -> range:
     return range(min(count, MAXIMUM_CHECKED))
+
+
+def _whole(layout: Any, name: str) -> range:
+    """All indices of a layout that the check needs in full."""
+    count = extent_of(layout)
+    if count > MAXIMUM_CHECKED:
+        raise LayoutError(f"{name} {layout} has {count} elements: the strip checks at most {MAXIMUM_CHECKED}")
+    return range(count)
 
 
 def _first_difference(got: Sequence[Any], wanted: Sequence[Any]) -> str | None:
@@ -67,14 +77,14 @@ def _compose(a: AnyLayout, b: Any) -> tuple[Any, list[_Row], _Identity]:
     result = compose(a, b)
     indices = _range(extent_of(b))
     inner = values(b, indices)
-    shown = range(min(extent_of(a), MAXIMUM_SHOWN))
+    shown, reached = range(min(extent_of(a), MAXIMUM_SHOWN)), set(inner)
     got, wanted = values(result, indices), values(a, inner)
     rows = [
         _Row("B", str(b), inner, inner, "B(i), an index of A"),
-        _Row("A", str(a), values(a, shown), [j if j in set(inner) else None for j in shown], "A(j)"),
+        _Row("A", str(a), values(a, shown), [j if j in reached else None for j in shown], "A(j)"),
         _Row("R", str(result), got, inner, "R(i)"),
     ]
-    return result, rows, _Identity("R(i) == A(B(i))", len(indices), _first_difference(got, wanted))
+    return result, rows, _Identity("R(i) == A(B(i))", len(indices), _first_difference(got, wanted), extent_of(b))
 
 
 def _coalesce(a: AnyLayout, _: Any) -> tuple[Any, list[_Row], _Identity]:
@@ -83,13 +93,13 @@ def _coalesce(a: AnyLayout, _: Any) -> tuple[Any, list[_Row], _Identity]:
     got, wanted = values(result, indices), values(a, indices)
     rows = [_Row("A", str(a), wanted, wanted, "A(i)"), _Row("R", str(result), got, got, "R(i)")]
     text = f"R(i) == A(i), with {rank(result)} mode{'s' * (rank(result) > 1)}"
-    return result, rows, _Identity(text, len(indices), _first_difference(got, wanted))
+    return result, rows, _Identity(text, len(indices), _first_difference(got, wanted), extent_of(a))
 
 
 def _complement(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
     a = as_layout(a)
     result = complement(a, b)
-    first, copies = values(a, range(extent_of(a))), values(result, range(extent_of(result)))
+    first, copies = values(a, _whole(a, "A")), values(result, _whole(result, "the complement"))
     if len(first) * len(copies) > MAXIMUM_CHECKED:
         raise LayoutError(f"{len(first) * len(copies)} offsets: the strip checks at most {MAXIMUM_CHECKED}")
     owner = {x + y: (i, j) for j, y in enumerate(copies) for i, x in enumerate(first)}
@@ -111,19 +121,21 @@ def _complement(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
     covers = int(cosize(bundle([a, result]))) >= target
     failed = None if disjoint and ordered and covers else f"disjoint {disjoint}, ordered {ordered}, covers {covers}"
     text = f"A(i) + R(j) all different, R(j) increasing, span at least {target}"
-    return result, rows, _Identity(text, len(owner), failed)
+    return result, rows, _Identity(text, len(owner), failed, len(owner))
 
 
 def _right_inverse(a: Any, _: Any) -> tuple[Any, list[_Row], _Identity]:
     result = right_inverse(a)
     indices = _range(extent_of(result))
     inner = values(result, indices)
-    shown = range(min(extent_of(a), MAXIMUM_SHOWN))
+    shown, reached = range(min(extent_of(a), MAXIMUM_SHOWN)), set(inner)
+    offsets = values(a, shown)
     rows = [
-        _Row("A", str(a), values(a, shown), [values(a, [j])[0] if j in set(inner) else None for j in shown], "A(j)"),
+        _Row("A", str(a), offsets, [v if j in reached else None for j, v in zip(shown, offsets, strict=True)], "A(j)"),
         _Row("R", str(result), inner, list(indices), "R(i), an index of A"),
     ]
-    return result, rows, _Identity("A(R(i)) == i", len(indices), _first_difference(values(a, inner), list(indices)))
+    failed = _first_difference(values(a, inner), list(indices))
+    return result, rows, _Identity("A(R(i)) == i", len(indices), failed, extent_of(result))
 
 
 def _left_inverse(a: Any, _: Any) -> tuple[Any, list[_Row], _Identity]:
@@ -136,11 +148,8 @@ def _left_inverse(a: Any, _: Any) -> tuple[Any, list[_Row], _Identity]:
         _Row("A", str(a), outer, list(indices), "A(i)"),
         _Row("R", str(result), values(result, shown), [back.get(j) for j in shown], "R(j) where A reaches j"),
     ]
-    return (
-        result,
-        rows,
-        _Identity("R(A(i)) == i", len(indices), _first_difference(values(result, outer), list(indices))),
-    )
+    failed = _first_difference(values(result, outer), list(indices))
+    return result, rows, _Identity("R(A(i)) == i", len(indices), failed, extent_of(a))
 
 
 def _divide(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
@@ -158,12 +167,13 @@ def _divide(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
         failed = _first_difference(got, wanted)
     else:
         text = "R has the offsets of A, each once"
+        source = values(a, _whole(a, "A"))
         failed = None if sorted(got) == sorted(source) else "the offsets differ"
     rows = [
         _Row("A", str(a), source, [number.get(offset) for offset in source], "A(j), coloured by tile"),
         _Row("R", str(result), got, [i // tile for i in indices], f"R(i): tiles of {tile}"),
     ]
-    return result, rows, _Identity(text, len(indices), failed)
+    return result, rows, _Identity(text, len(indices), failed, count)
 
 
 def _product(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
@@ -171,7 +181,7 @@ def _product(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
     result = logical_product(a, b)
     indices = _range(extent_of(result))
     got, tile = values(result, indices), extent_of(a)
-    first = values(a, range(tile))
+    first = values(a, _whole(a, "A"))
     copies = values(result[1], range(-(-len(indices) // tile)))
     wanted = [first[i % tile] + copies[i // tile] for i in indices]
     failed = _first_difference(got, wanted) or (None if result[0] == a else f"mode 0 is {result[0]}")
@@ -179,7 +189,7 @@ def _product(a: Any, b: Any) -> tuple[Any, list[_Row], _Identity]:
         _Row("A", str(a), first, [0] * tile, "A(i)"),
         _Row("R", str(result), got, [i // tile for i in indices], "R: A once for each element of B, coloured by copy"),
     ]
-    return result, rows, _Identity("R(i, j) == A(i) + R(0, j), mode 0 is A", len(indices), failed)
+    return result, rows, _Identity("R(i, j) == A(i) + R(0, j), mode 0 is A", len(indices), failed, extent_of(result))
 
 
 _OPERATIONS: dict[str, tuple[Callable[[Any, Any], tuple[Any, list[_Row], _Identity]], bool]] = {
@@ -243,7 +253,9 @@ def algebra_strip(operation: str, a: Any, b: Any = None) -> Drawing:
     width = max(20.0, text_width("0" * longest, LABEL) + 7)
     for row in rows:
         y = _draw_row(canvas, y, row, width)
-    outcome = f"holds for all {identity.checked}" if identity.failed is None else f"FAILS at {identity.failed}"
+    part = "all" if identity.checked == identity.total else "the first"
+    rest = "" if identity.checked == identity.total else f" of {identity.total}"
+    outcome = f"holds for {part} {identity.checked}{rest}" if identity.failed is None else f"FAILS at {identity.failed}"
     canvas.text(0, y + 6, f"{identity.text}: {outcome}", 12, "good" if identity.failed is None else "warn")
     canvas.text(0, y + 24, f"equal colours belong together; colours repeat after {GROUPS}", 11, "faint")
     words = [title]

@@ -166,12 +166,23 @@ class TensorMap:
         >>> TensorMap("bf16", (4096, 7), (8192,), (64, 128), swizzle="128B").box_bytes
         16384
         """
-        if data_type(self.dtype).smem_bits != data_type(self.dtype).bits:
+        counted = self.known_box_bytes
+        if counted is None:
             raise HardwareError(
                 f"dtype {self.dtype}: whether the mbarrier counts bytes of global or of shared memory is not known (DeepGEMM"
                 " counts global ones; never measured)"
             )
-        return self.row_bytes * prod(self.counts[1:])
+        return counted
+
+    @property
+    def known_box_bytes(self) -> int | None:
+        """``box_bytes``, None for the padded types.
+
+        >>> print(TensorMap("e2m1_padded", (256, 64), (256,), (128, 8), "128B", arch="sm_100a").known_box_bytes)
+        None
+        """
+        kind = data_type(self.dtype)
+        return self.row_bytes * prod(self.counts[1:]) if kind.smem_bits == kind.bits else None
 
     @property
     def smem_bytes(self) -> int:
@@ -245,8 +256,7 @@ class TensorMap:
             return "no tensor map:\n" + "\n".join(f"  {problem}" for problem in found)
         unit = data_type(self.dtype).bits / 8 if self.interleave == "none" else self.pixel_bytes
         strides = ", ".join([f"{unit:g}", *map(str, self.strides_bytes)])
-        packed = data_type(self.dtype).smem_bits != data_type(self.dtype).bits
-        counted = "an unknown number of" if packed else str(self.box_bytes)
+        counted = "an unknown number of" if self.known_box_bytes is None else str(self.known_box_bytes)
         lines = [
             f"{self.dtype} tensor, innermost first: {text(self.shape)}, strides {strides} bytes",
             f"box {text(self.counts)}: {counted} bytes on the mbarrier, {self.smem_bytes} bytes of shared memory,"

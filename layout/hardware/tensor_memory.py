@@ -77,7 +77,7 @@ def accumulator_layout(
     if whole("n", n) % 8 or not 8 <= n <= MAXIMUM_N:
         fix = f"nearest {MAXIMUM_N}" if n > MAXIMUM_N else nearest_multiples(max(n, 0), 8)
         raise HardwareError(f"n={n}: an accumulator has 8, 16, .. {MAXIMUM_N} columns (PTX table 39); {fix}")
-    scale = _cells(value_bits)
+    scale = cells_per_column(value_bits)
     lane, column = LANE * scale, scale
     if letter in "DA":
         return Layout((128, n), (lane, column))
@@ -89,7 +89,12 @@ def accumulator_layout(
     return Layout((rows, (n // parts, parts)), (lane, (column, rows * lane)))
 
 
-def _cells(value_bits: int) -> int:
+def cells_per_column(value_bits: int) -> int:
+    """How many values of that width a 32-bit column holds. Raises HardwareError for other widths than 8, 16 and 32.
+
+    >>> cells_per_column(16)
+    2
+    """
     if value_bits not in (8, 16, 32):
         raise HardwareError(f"value_bits={value_bits}: must be 8, 16 or 32")
     return CELL_BITS // value_bits
@@ -122,7 +127,7 @@ def accumulator_tiles(
     ((128,128),2,2):((65536,1),128,256)
     """
     one = accumulator_layout(m, n, value_bits=value_bits, **form)  # type: ignore[arg-type]
-    scale = _cells(value_bits)
+    scale = cells_per_column(value_bits)
     width = accumulator_columns(m, n, **form) * scale  # type: ignore[arg-type]
     if interleaved:
         if tiles_m != 2 or data_path(m, **form) not in "FC":  # type: ignore[arg-type]
@@ -144,7 +149,7 @@ def operand_a_layout(m: int, k: int, cta_group: int = 1, value_bits: int = 16, s
     ((128,16),1,4):((131072,1),0,16)
     """
     letter = data_path(m, cta_group)
-    lane = LANE * _cells(value_bits)
+    lane = LANE * cells_per_column(value_bits)
     if letter == "F":
         rows, strides = (16, 4), (lane, 32 * lane)
     else:
