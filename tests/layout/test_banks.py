@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stridewright.layout.banks import Access, bank_report, count_wavefronts, linear_wavefronts, report_of_offsets
+from stridewright.layout.banks import (
+    Access,
+    bank_report,
+    count_wavefronts,
+    linear_wavefronts,
+    report_of_offsets,
+    suggest_swizzle,
+)
 from stridewright.layout.core import Layout
 from stridewright.layout.errors import LayoutError
 from stridewright.layout.hardware import MatrixDescriptor
@@ -125,3 +132,39 @@ def test_misaligned_and_oversized_accesses_are_refused() -> None:
         bank_report(Layout(64, 16), Access(16, lanes=range(9), op="ldmatrix"))
     with pytest.raises(LayoutError, match="not known"):
         bank_report(Layout(64, 16), Access(16, op="tma"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"bytes": True}, "not the bool"),
+        ({"bytes": 4.0}, "bytes must be an int"),
+        ({"bytes": "4"}, "bytes must be an int"),
+        ({"element_bytes": 2.5}, "element_bytes must be an int"),
+        ({"element_bytes": True}, "not the bool"),
+        ({"lanes": 5}, "must be a sequence"),
+        ({"lanes": "0123"}, "must be a sequence"),
+        ({"lanes": {3: 4}}, "must be a sequence"),
+        ({"op": None}, "must be one of"),
+    ],
+)
+def test_an_access_of_the_wrong_types_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(LayoutError, match=message):
+        Access(**given)
+
+
+def test_numpy_integers_are_numbers() -> None:
+    access = Access(np.int64(4), lanes=np.arange(32), element_bytes=np.int32(4))  # type: ignore[arg-type]
+    assert bank_report(Layout(32, 32), access).wavefronts == 32
+    assert suggest_swizzle(Layout((32, 32), (32, 1)), access).bits == 5
+
+
+def test_what_is_no_layout_and_no_access_is_refused() -> None:
+    with pytest.raises(LayoutError, match="must be a Layout"):
+        bank_report("(4,8)", Access(4))
+    with pytest.raises(LayoutError, match="must be an Access"):
+        bank_report(Layout(32), 4)  # type: ignore[arg-type]
+    with pytest.raises(LayoutError, match="Access objects"):
+        suggest_swizzle(Layout(32), 4)  # type: ignore[arg-type]
+    with pytest.raises(LayoutError, match="must be an Access"):
+        suggest_swizzle(Layout(32), [4])  # type: ignore[list-item]
