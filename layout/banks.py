@@ -6,8 +6,6 @@ The model and its source are in ``banks_model``, the search in ``banks_search``;
 from __future__ import annotations
 
 from .banks_model import (
-    BANK_BYTES,
-    BANKS,
     Access,
     BankReport,
     Phase,
@@ -17,6 +15,7 @@ from .banks_model import (
     report_of_offsets,
 )
 from .banks_search import NoSwizzleError, SwizzleSearch, suggest_swizzle, swizzle_search
+from .hardware.shared_memory import BANK_BYTES, BANKS
 
 __all__ = [
     "BANKS",

@@ -20,16 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from .core import Layout
 from .errors import LayoutError
+from .hardware.shared_memory import BANK_BYTES, BANKS, MATRIX_ROWS, WARP
 from .tuples import product, to_int
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-BANKS = 32
-BANK_BYTES = 4
-WARP = 32
-MATRIX_ROWS = 8  # rows of 16 bytes of one 8x8 matrix of ldmatrix and stmatrix
 OPERATIONS = ("ld", "st", "ldmatrix", "stmatrix", "wgmma", "tma")
 _SIZES = (1, 2, 4, 8, 16)
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from .banks_model import Access, count_wavefronts
 from .errors import LayoutError
+from .hardware.shared_memory import BANK_BYTES, BANKS
+from .hardware.swizzle_modes import swizzle_modes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from . import Swizzle
 
-_BANK_BITS = range(2, 7)  # of a byte address: 32 banks of 4 bytes
+_BANK_BITS = range(BANK_BYTES.bit_length() - 1, (BANK_BYTES * BANKS).bit_length() - 1)  # of a byte address
 
 
 class NoSwizzleError(LayoutError):
@@ -95,8 +97,10 @@ def _candidates(top: int, vector: int, unit: int, hardware: bool) -> Iterator[tu
     of the layout's unit, below which no swizzle in its units reaches; ``hardware``: only what TMA can do.
     """
     if hardware:
-        # CUtensorMapSwizzle 32B, 64B, 128B: XOR of bits 7.. into bits 4.. (PTX ISA 9.1 section 5.5.7).
-        yield from ((bits, 4, 3) for bits in (1, 2, 3) if vector <= 4)
+        # 32B, 64B and 128B, which both the copy engine and the matrix units have.
+        for mode in swizzle_modes():
+            if mode.bits and mode.wgmma_code is not None and vector <= mode.base:
+                yield (mode.bits, mode.base, mode.shift)
         return
     floor = max(vector, unit)
     for bits in range(1, top + 1):

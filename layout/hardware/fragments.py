@@ -20,7 +20,6 @@ REGISTER_BITS = 32
 WGMMA_M = 64
 WGMMA_THREADS = 128
 WGMMA_MAXIMUM_N = 256
-WARP = 32
 
 
 def wgmma_n_values(dtype: str = "bf16") -> tuple[int, ...]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from ..algebra import size
 from ..core import Layout
 from .errors import HardwareError, whole
+from .shared_memory import WARP
 from .tensor_memory import CELL_BITS, LANE
 
 _LANE_BITS = LANE * CELL_BITS  # 2^21: one lane in bits
-WARP = 32
 REPEATS = (1, 2, 4, 8, 16, 32, 64, 128)
 # Shape: (lanes, bits of a row x1, registers x1, largest repeat). 16x32bx2 reads two pieces of 32 bits a row.
 LOAD_SHAPES = {
