@@ -55,6 +55,14 @@ Set = Annotated[
         "--set", metavar="NAME=VALUE", help="Change a parameter of the chosen configuration: tile_n=128, stages=5."
     ),
 ]
+TimelineFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--timeline",
+        metavar="FILE.json",
+        help="Write a timeline for chrome://tracing or ui.perfetto.dev, with modelled times (emulator only).",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -116,6 +124,7 @@ def gemm(
     ] = Values.NORMAL,
     seed: Annotated[int, typer.Option("--seed", help="For the inputs.")] = 0,
     settings: Set = None,
+    timeline: TimelineFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Generate, compile, run and check D[M,N] = A[M,K] B[N,K]^T.
@@ -124,18 +133,23 @@ def gemm(
     """
     from . import gemm_run
 
-    where, reason, chosen_arch = gemm_run.choose(on.value, arch)
+    if timeline is not None and on is Where.GPU:
+        raise ValueError("--timeline: its times are modelled on the emulator; use --on emulator")
+    where, reason, chosen_arch = gemm_run.choose(on.value if timeline is None else Where.EMULATOR.value, arch)
     run = gemm_run.run(
         lambda: make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, chosen_arch, settings),
         where=where,
         values=values.value,
         seed=seed,
         progress=not as_json,
+        timeline=timeline is not None,
     )
     if as_json:
         print_json(run.report(reason))
     else:
         gemm_run.show(run, reason, console())
+    if timeline is not None and run.timeline is not None:
+        gemm_run.write_timeline(timeline, run.timeline, as_json)
     raise typer.Exit(RIGHT if run.right else WRONG)
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .output import console
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
     from stridewright.codegen.check import Check
     from stridewright.codegen.emulator import BankConflicts
+    from stridewright.codegen.emulator.timeline import Timeline
     from stridewright.codegen.gemm import Gemm
 
 _WARM_UP, _TIMED = 3, 20
@@ -37,6 +42,7 @@ class Run:
     instructions: int | None = None
     tflops: float | None = None
     exact: bool | None = None
+    timeline: Timeline | None = None
 
     @property
     def right(self) -> bool:
@@ -148,8 +154,17 @@ def _require_memory(gemm: Gemm) -> None:
         )
 
 
-def run(make: Callable[[], Gemm], where: str, values: str = "normal", seed: int = 0, progress: bool = False) -> Run:
-    """Generate, compile, run and check. A fault that the emulator finds is recorded; anything else is raised."""
+def run(
+    make: Callable[[], Gemm],
+    where: str,
+    values: str = "normal",
+    seed: int = 0,
+    progress: bool = False,
+    timeline: bool = False,
+) -> Run:
+    """Generate, compile, run and check. A fault that the emulator finds is recorded; anything else is raised.
+    ``timeline``: whether the emulator records one.
+    """
     seconds: dict[str, float] = {}
     with _status("generating and compiling", progress):
         with _timed(seconds, "generate"):
@@ -160,7 +175,7 @@ def run(make: Callable[[], Gemm], where: str, values: str = "normal", seed: int 
     done = Run(gemm, where, seconds)
     a, b = make_inputs(gemm, values, seed)
     with _status(f"running on the {where}", progress):
-        d = _emulate(done, a, b) if where == "emulator" else _launch(done, a, b)
+        d = _emulate(done, a, b, timeline) if where == "emulator" else _launch(done, a, b)
     if d is None:
         done.unchecked = "the run did not come to an end: " + done.fault.splitlines()[0]
         return done
@@ -186,12 +201,19 @@ def _check(done: Run, d: Any, a: Any, b: Any, values: str) -> None:
         done.exact = bool((exact == d.astype("float32")).all())
 
 
-def _emulate(done: Run, a: Any, b: Any) -> Any:
+def write_timeline(path: Path, timeline: Timeline, quiet: bool) -> None:
+    """Writes a timeline in the Trace Event Format; unless ``quiet``, prints where the tensor core waits."""
+    path.write_text(json.dumps(timeline.to_chrome_trace()), encoding="utf-8")
+    if not quiet:
+        console().print(f"{timeline}\n{path}: for chrome://tracing or ui.perfetto.dev", markup=False, highlight=False)
+
+
+def _emulate(done: Run, a: Any, b: Any, timeline: bool) -> Any:
     from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
 
     try:
         with _timed(done.seconds, "run"):
-            result = done.gemm.emulate(a, b)
+            result = done.gemm.emulate(a, b, timeline=True) if timeline else done.gemm.emulate(a, b)
     except UnsupportedInstruction:
         raise
     except EmulationError as error:
@@ -200,6 +222,8 @@ def _emulate(done: Run, a: Any, b: Any) -> Any:
     done.races = list(result.races)
     done.conflicts = list(result.conflicts)
     done.instructions = result.result.instructions
+    if timeline:
+        done.timeline = result.timeline
     # Reading and translating the PTX is the emulator's compiling, told apart from running.
     done.seconds["translate"] = result.result.translate_seconds
     done.seconds["run"] = result.result.seconds

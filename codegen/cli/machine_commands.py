@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .gemm_commands import TimelineFile
 from .output import RIGHT, WRONG, console, guarded, plain, print_json
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def emulate(
     save: Annotated[
         Path | None, typer.Option("--save", metavar="FILE.npz", help="Write the arrays after the run.")
     ] = None,
+    timeline: TimelineFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a PTX file without a GPU and report races, deadlocks and bank conflicts.
@@ -143,13 +145,17 @@ def emulate(
 
     from stridewright.codegen.emulator import emulate_ptx
 
-    from .gemm_run import conflict_record, conflict_text
+    from .gemm_run import conflict_record, conflict_text, write_timeline
 
     name = kernel or _only_kernel(ptx)
     values = [parse_argument(text, seed) for text in arguments or []]
     sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
     start = time.perf_counter()
-    result = emulate_ptx(ptx, name, sizes[0], sizes[1], values, cluster=sizes[2], shared=shared, seed=seed)
+    result = emulate_ptx(
+        ptx, name, sizes[0], sizes[1], values, cluster=sizes[2], shared=shared, seed=seed, timeline=timeline is not None
+    )
+    if timeline is not None:
+        write_timeline(timeline, result.timeline, as_json)
     seconds = time.perf_counter() - start
     arrays = {f"arg{index}": value for index, value in enumerate(values) if isinstance(value, np.ndarray)}
     if save is not None:

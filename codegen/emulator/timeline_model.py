@@ -23,17 +23,17 @@ FITTED = (
 class CostModel:
     """Constants of the chip. Clocks are of the SM unless the name says seconds; bytes per clock are of one SM."""
 
-    launch_seconds: float = 2.0e-6
+    launch_seconds: float = 1.95e-6
     """From one kernel's end to the next one's first instruction in a stream of kernels. Fitted."""
     load_latency: float = 1200.0
     """From a tensor copy's issue to its barrier, when nothing queues. L2 and DRAM are not told apart. Fitted."""
-    l2_bytes_per_clock: float = 77.0
+    l2_bytes_per_clock: float = 85.0
     """What L2 delivers to one SM while all SMs load. Fitted."""
     dram_bytes_per_second: float = 4.2e12
     """What DRAM delivers. An H200 has 4.8e12 (NVIDIA H200 data sheet); fitted."""
     sustained_clock: float = 1.35e9
     """The SM clock at which a chip whose tensor cores never wait keeps to its 700 W. Fitted; see `clock`."""
-    traffic_power: float = 0.0026
+    traffic_power: float = 0.0027
     """Power of one byte a clock into each SM, in units of what tensor cores that never wait draw. Fitted; see `clock`."""
 
     highest_clock: float = 1.98e9
