@@ -74,9 +74,7 @@ def accumulator_layout(
     (64,(128,2)):(65536,(1,4194304))
     """
     letter = data_path(m, cta_group, ws, sparse)
-    if whole("n", n) % 8 or not 8 <= n <= MAXIMUM_N:
-        fix = f"nearest {MAXIMUM_N}" if n > MAXIMUM_N else nearest_multiples(max(n, 0), 8)
-        raise HardwareError(f"n={n}: an accumulator has 8, 16, .. {MAXIMUM_N} columns (PTX table 39); {fix}")
+    _check_n(n)
     scale = cells_per_column(value_bits)
     lane, column = LANE * scale, scale
     if letter in "DA":
@@ -87,6 +85,12 @@ def accumulator_layout(
     rows = {"B": 64, "E": 64, "G": 32}[letter]
     parts = LANES // rows
     return Layout((rows, (n // parts, parts)), (lane, (column, rows * lane)))
+
+
+def _check_n(n: int) -> None:
+    if whole("n", n) % 8 or not 8 <= n <= MAXIMUM_N:
+        fix = f"nearest {MAXIMUM_N}" if n > MAXIMUM_N else nearest_multiples(max(n, 0), 8)
+        raise HardwareError(f"n={n}: an accumulator has 8, 16, .. {MAXIMUM_N} columns (PTX table 39); {fix}")
 
 
 def cells_per_column(value_bits: int) -> int:
@@ -106,6 +110,7 @@ def accumulator_columns(m: int, n: int, cta_group: int = 1, ws: bool = False, sp
     >>> accumulator_columns(128, 256), accumulator_columns(128, 256, 2), accumulator_columns(32, 256, ws=True)
     (256, 128, 64)
     """
+    _check_n(n)
     return n // {"B": 2, "E": 2, "G": 4}.get(data_path(m, cta_group, ws, sparse), 1)
 
 
@@ -135,6 +140,11 @@ def accumulator_tiles(
         step_m, step_n = 16 * LANE * scale, width
     else:
         step_m, step_n = width, width * tiles_m
+    columns = step_n // scale * whole("tiles_n", tiles_n)
+    if columns > COLUMNS:
+        raise HardwareError(
+            f"{tiles_m} x {tiles_n} accumulators of {width // scale} columns: {columns} of {COLUMNS} columns; use fewer"
+        )
     return Layout(
         (one.shape, tiles_m, tiles_n), (one.stride, step_m if tiles_m > 1 else 0, step_n if tiles_n > 1 else 0)
     )
@@ -225,6 +235,9 @@ def scale_columns(rows: int, scales: int) -> int:
     >>> scale_columns(128, 4), scale_columns(256, 4), scale_columns(128, 16)
     (4, 8, 16)
     """
+    for name, value in (("rows", rows), ("scales", scales)):
+        if whole(name, value) < 1:
+            raise HardwareError(f"{name}={value}: must be at least 1")
     return -(-rows // 128) * 4 * -(-scales // 4)
 
 
@@ -238,6 +251,9 @@ def mma_operand_layouts(m: int, n: int, k: int, cta_group: int = 1) -> tuple[Lay
     """
     if cta_group not in (1, 2):
         raise HardwareError(f"cta_group {cta_group}: must be 1 or 2")
+    for name, value in (("m", m), ("n", n)):
+        if whole(name, value) % cta_group:
+            raise HardwareError(f"{name}={value}: a pair of CTAs halves it; {nearest_multiples(value, cta_group)}")
 
     def operand(rows: int, columns: int) -> Layout:
         if cta_group == 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .errors import HardwareError, Problem
+from .errors import HardwareError, Problem, whole
 from .tensor_memory import COLUMNS, LANES, accumulator_columns, data_path, scale_columns
 
 MINIMUM_COLUMNS = 32  # an allocation is a power of two in 32..512 (PTX 9.7.16.7.1)
@@ -120,12 +120,17 @@ def plan_tensor_memory(requests: Iterable[Request], limit: int = COLUMNS) -> Pla
     >>> plan.columns, plan["acc1"].column, plan["sfa"].column
     (512, 128, 256)
     """
-    wanted = list(requests)
+    wanted = list(requests) if isinstance(requests, Iterable) else [requests]
+    if strange := [request for request in wanted if not isinstance(request, Request)]:
+        raise HardwareError(f"a request must be a Request, not {strange[0]!r}")
     names = [request.name for request in wanted]
     if len(set(names)) != len(names):
         raise HardwareError(f"two requests have one name: {', '.join(sorted(names))}")
     for request in wanted:
-        if not 1 <= request.columns <= COLUMNS or not 0 < request.lanes <= ALL_LANES:
+        if (
+            not 1 <= whole(f"columns of {request.name}", request.columns) <= COLUMNS
+            or not 0 < request.lanes <= ALL_LANES
+        ):
             raise HardwareError(
                 f"{request.name}: {request.columns} columns, lane groups {request.lanes:#x}; 1..512 and 8 groups"
             )
@@ -183,7 +188,7 @@ def allocation_problems(events: Sequence[Event]) -> list[Problem]:
     for number, event in enumerate(events):
         where = f"event {number}"
         if event.op in ("alloc", "dealloc"):
-            size = event.columns
+            size = whole(f"columns of event {number}", event.columns)
             if size & (size - 1) or not MINIMUM_COLUMNS <= size <= COLUMNS:
                 fix = 1 << max(size - 1, MINIMUM_COLUMNS - 1).bit_length()
                 found.append(
@@ -194,10 +199,10 @@ def allocation_problems(events: Sequence[Event]) -> list[Problem]:
                 found.append(
                     Problem(where, event.columns, "no alloc after relinquish_alloc_permit (PTX 9.7.16.7.1)", "")
                 )
-            if event.columns > smallest:
+            if smallest < event.columns <= COLUMNS:
                 rule = f"asks for more columns than an earlier allocation ({smallest}) (PTX 9.7.16.7.1)"
                 found.append(Problem(where, event.columns, rule, "allocate the largest first"))
-            if sum(live) + event.columns > COLUMNS:
+            if live and sum(live) + event.columns > COLUMNS:
                 rule = f"{sum(live)} columns are held already: this alloc would block for ever"
                 found.append(Problem(where, event.columns, rule, "free some, or allocate once"))
             smallest = min(smallest, event.columns)

@@ -10,11 +10,16 @@ import pytest
 
 from stridewright.layout import LayoutError
 from stridewright.layout.hardware import (
+    Event,
     HardwareError,
     InstructionDescriptor,
     MatrixDescriptor,
+    Request,
     TensorMap,
     accumulator_layout,
+    accumulator_request,
+    accumulator_tiles,
+    allocation_problems,
     decode_image,
     decode_instruction_descriptor,
     decode_matrix_descriptor,
@@ -23,7 +28,10 @@ from stridewright.layout.hardware import (
     instruction_descriptor,
     ldmatrix_layout,
     matrix_descriptor,
+    mma_operand_layouts,
+    plan_tensor_memory,
     recognise,
+    scale_columns,
     scale_layout,
     smem_tile,
     stage_problems,
@@ -144,6 +152,14 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
     "accumulator of 1024": (lambda: accumulator_layout(128, 1024), "nearest 256"),
     "accumulator of -8": (lambda: accumulator_layout(128, -8), "nearest 8"),
     "scales of no rows": (lambda: scale_layout("mxf4", 0, 32), "nearest 128"),
+    "accumulator of 7 columns": (lambda: accumulator_request("a", 128, 7), "n=7"),
+    "accumulators beyond tensor memory": (lambda: accumulator_tiles(128, 256, 2, 2), "1024 of 512 columns"),
+    "columns for no rows": (lambda: scale_columns(0, 4), "rows=0: must be at least 1"),
+    "columns for less than no scales": (lambda: scale_columns(128, -4), "scales=-4"),
+    "an odd M over two CTAs": (lambda: mma_operand_layouts(255, 8, 16, 2), "m=255: .* nearest 254, 256"),
+    "a plan of a number": (lambda: plan_tensor_memory(5), "must be a Request"),  # type: ignore[arg-type]
+    "columns of a float": (lambda: plan_tensor_memory([Request("a", 1.5)]), "must be an int"),  # type: ignore[arg-type]
+    "alloc of text": (lambda: allocation_problems([Event("alloc", "x")]), "must be an int"),  # type: ignore[arg-type]
     "map of no layouts": (lambda: derive_tensor_map(None, None, "bf16"), "must be layouts"),  # type: ignore[arg-type]
 }
 
@@ -153,6 +169,10 @@ def test_refusals_name_the_rule(name: str) -> None:
     ask, message = REFUSALS[name]
     with pytest.raises(LayoutError, match=message):
         ask()
+
+
+def test_an_alloc_of_no_legal_size_is_one_problem() -> None:
+    assert len(allocation_problems([Event("alloc", 1024)])) == 1
 
 
 def test_a_flag_that_is_no_bool_cannot_spill_into_its_neighbour() -> None:
