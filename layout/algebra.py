@@ -159,19 +159,21 @@ def coalesce(layout: Any, profile: Any = None) -> Any:
     if type(profile) is list:
         profile = tuple(profile)
     if type(profile) is tuple:
-        if len(profile) > len(layout) or (type(layout.shape) is not tuple and len(profile) != 1):
-            raise LayoutError(f"the profile {profile} has {len(profile)} modes, more than {layout} has")
-        if type(layout.shape) is not tuple:
-            return coalesce(layout, profile[0])
-        modes = [m if p is None else coalesce(m, p) for m, p in zip(layout, profile, strict=False)]
-        modes += [layout[i] for i in range(len(profile), len(layout))]
-        return bundle(modes)
+        return _by_profile(coalesce, layout, profile)
     if profile is not None:
         to_int(profile, "a leaf of a profile")
     shapes, strides = merge_modes(*layout.flat)
     if len(shapes) > 1:
         return make(tuple(shapes), tuple(strides))
     return make(shapes[0], strides[0]) if shapes else make(1, 0)
+
+
+def _by_profile(operation: Any, layout: Layout, profile: tuple[Any, ...]) -> Layout:
+    if len(profile) > len(layout):
+        raise LayoutError(f"the profile {show(profile)} has {len(profile)} modes, more than {layout} has")
+    modes = [m if p is None else operation(m, p) for m, p in zip(layout, profile, strict=False)]
+    modes += [layout[i] for i in range(len(profile), len(layout))]
+    return bundle(modes)
 
 
 def bundle(modes: Any) -> Layout:
@@ -212,13 +214,25 @@ def filter_zeros(layout: Layout) -> Layout:
     return make(clear(layout.shape, layout.stride), layout.stride)
 
 
-def filter(layout: Any) -> Layout:
+def filter(layout: Any, profile: Any = None) -> Any:
     """The coalesced layout without the modes of stride 0 or extent 1, in order: the same offsets, each repetition dropped.
+
+    With a `profile`, as for `coalesce`, each of its modes is done by itself.
 
     >>> filter(Layout((4, 1, 8), (0, 3, 1)))
     Layout(8, 1)
+    >>> filter(Layout(((4, 2), (1, 8)), ((0, 1), (3, 2))), (1, 1))
+    Layout((2, 8), (1, 2))
     """
+    if hasattr(layout, "swizzle"):
+        return layout.with_layout(filter(layout.layout, profile))
     layout = as_layout(layout)
+    if type(profile) is list:
+        profile = tuple(profile)
+    if type(profile) is tuple:
+        return _by_profile(filter, layout, profile)
+    if profile is not None:
+        to_int(profile, "a leaf of a profile")
     kept = [(s, d) for s, d in zip(*layout.flat, strict=True) if d != 0]
     shapes, strides = merge_modes(tuple([s for s, _ in kept]), tuple([d for _, d in kept]))
     return make(unwrap(shapes), unwrap(strides)) if shapes else make(1, 0)

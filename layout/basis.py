@@ -49,6 +49,9 @@ class E:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a basis stride is immutable")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a basis stride is immutable")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (self.terms,))
 

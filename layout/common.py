@@ -11,6 +11,7 @@ from .core import Layout, make, numeric
 from .errors import LayoutError
 from .inverse import Modes, _layout_of, right_inverse, search_right_inverse
 from .lattice import collision
+from .tuples import unwrap
 
 _SMALL = 1 << 16
 
@@ -92,8 +93,8 @@ def max_common_vector(a: Any, b: Any) -> int:
 def nullspace(layout: Any) -> Layout:
     """The strictly increasing layout N of all indices that `layout` sends to 0: ``layout(N(i)) == 0``.
 
-    These are the modes of stride 0; with strides of both signs others can cancel too, and LayoutError is raised where the
-    indices then are no layout.
+    These are the modes of stride 0, each a mode of N as in CuTe; with strides of both signs others can cancel too, and
+    LayoutError is raised where the indices then are no layout.
 
     >>> nullspace(Layout((4, 8), (0, 1))), nullspace(Layout((2, 2), (1, -1)))
     (Layout(4, 1), Layout(2, 3))
@@ -112,7 +113,7 @@ def nullspace(layout: Any) -> Layout:
     numbers = [(s, d) for s, d in others if type(d) is int]
     signs = {d > 0 for _, d in numbers}
     if len(numbers) == len(others) and (len(signs) < 2 or collision(others) is None):
-        return _layout_of(zeros)
+        return make(unwrap([s for s, _ in zeros]), unwrap([d for _, d in zeros])) if zeros else make(1, 0)
     if before > _SMALL:
         raise LayoutError(
             f"nullspace({layout}): strides of both signs cancel; not settled for more than {_SMALL} coordinates"

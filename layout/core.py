@@ -219,7 +219,7 @@ class Layout:
             if len(c) == 1 and type(c[0]) is not tuple:
                 return self(*c)
             raise LayoutError(f"the coordinate {c} does not fit {self}, which has one mode")
-        return offset_of(c, self.shape, self.stride)
+        return offset_of(_whole(c, self.shape), self.shape, self.stride)
 
     def slice(self, *coordinate: Any) -> Layout:
         """The layout of the modes marked None, the others being fixed; one mode left stands alone.
@@ -239,7 +239,7 @@ class Layout:
         >>> Layout((4, 8), (8, 1)).slice_and_offset(None, 3)
         (Layout(4, 8), 3)
         """
-        c: Any = coordinate[0] if len(coordinate) == 1 else coordinate
+        c: Any = _whole(coordinate[0] if len(coordinate) == 1 else coordinate, self.shape)
         kept, offset = _slice(c, self.shape, self.stride, self)
         if not kept:
             return make((), ()), offset
@@ -412,6 +412,11 @@ def offset_of(coordinate: Any, shape: IntTuple, stride: IntTuple) -> Any:
             offset += digit * d if type(s) is not tuple else offset_of(digit, s, d)
         return offset + offset_of(coordinate, shape[-1], stride[-1])
     return coordinate * stride
+
+
+def _whole(c: Any, shape: IntTuple) -> Any:
+    """`c`, or (c,) where it can only be meant for the one mode of `shape`: l((1, 2)) of a layout of shape ((4, 8),)."""
+    return (c,) if type(c) is tuple and type(shape) is tuple and len(shape) == 1 != len(c) else c
 
 
 def _slice(c: Any, shape: IntTuple, stride: IntTuple, layout: Layout) -> tuple[list[tuple[Any, Any]], Any]:

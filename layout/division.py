@@ -55,7 +55,10 @@ def _divide(layout: Layout, tiler: Any, pad: bool) -> Layout:
             return logical_divide(layout, tiler, pad)  # type: ignore[no-any-return]
         tiler = as_layout(tiler)
     total = product(layout.shape)
-    rest = complement(tiler, total)
+    try:
+        rest = complement(tiler, total)
+    except LayoutError as error:
+        raise LayoutError(f"logical_divide({layout}, {tiler}): {error}") from None
     filled = product(rest.shape)
     if type(tiler.shape) is tuple:
         for s, d in zip(*tiler.flat, strict=True):

@@ -99,6 +99,9 @@ class LinearLayout:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a linear layout is immutable")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a linear layout is immutable")
+
     @staticmethod
     def of(value: Any, bits: int | None = None) -> LinearLayout:
         """The linear map of a layout, a swizzled layout or a swizzle (of `bits` bits; as many as it touches, if left out).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .algebra import bundle
+from .algebra import bundle, size
 from .composition import compose_flat
 from .core import Layout, as_layout
 from .errors import LayoutError
@@ -34,16 +34,19 @@ def compose(a: Any, b: Any) -> Any:
     elif type(a) is Swizzle:
         return _swizzle_first(a, b)
     elif type(a) is SwizzledLayout:
-        inner = compose(a.layout, b)
-        if type(inner) is SwizzledLayout:
-            if a.offset:
-                raise LayoutError(
-                    f"compose({a}, {b}): the offset {a.offset} between the two swizzles has no place in the result"
-                )
-            from .swizzled import compose_swizzles
+        if type(b) is SwizzledLayout or type(b) is Swizzle:
+            from .swizzled import compose_through
 
-            return SwizzledLayout(compose_swizzles(a.swizzle, inner.swizzle), inner.offset, inner.layout)
-        return SwizzledLayout(a.swizzle, a.offset, inner)
+            return compose_through(a, b)
+        try:
+            return a.with_layout(compose(a.layout, b))
+        except LayoutError:
+            # What is no layout by itself can still be one behind another swizzle.
+            if type(b) is not Layout or size(b) > 1 << 10:
+                raise
+            from .swizzled import compose_through
+
+            return compose_through(a, SwizzledLayout(Swizzle(0, 0, 0), 0, b))
     else:
         return compose(as_layout(a), b)
     if b is None:
@@ -67,8 +70,7 @@ def _swizzle_first(a: Swizzle, b: Any) -> Any:
 
         return compose_swizzles(a, b)
     if type(b) is SwizzledLayout:
-        inner = compose(a, b.swizzle)
-        if type(inner) is not Swizzle:
-            raise LayoutError(f"compose({a}, {b}): the two swizzles do not join into one")
-        return SwizzledLayout(inner, b.offset, b.layout)
+        from .swizzled import compose_through
+
+        return compose_through(a, b)
     return SwizzledLayout(a, 0, as_layout(b))

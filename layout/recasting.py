@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 from .core import Layout, SymbolicLayout, make
@@ -26,6 +27,10 @@ def upcast(layout: Any, n: int) -> Any:
     n = to_int(n, "the number of elements of a unit")
     if n < 1:
         raise LayoutError(f"a unit has at least one element, not {n}")
+    if type(layout) is Swizzle:
+        if n & (n - 1):
+            raise LayoutError(f"upcast of {layout} by {n}: the ratio of widths must be a power of two")
+        return layout.rescale(-(n.bit_length() - 1))
     if type(layout) is SwizzledLayout:
         if n & (n - 1):
             raise LayoutError(f"upcast of {layout} by {n}: the ratio of widths must be a power of two under a swizzle")
@@ -77,6 +82,10 @@ def downcast(layout: Any, n: int) -> Any:
     n = to_int(n, "the number of parts of an element")
     if n < 1:
         raise LayoutError(f"an element has at least one part, not {n}")
+    if type(layout) is Swizzle:
+        if n & (n - 1):
+            raise LayoutError(f"downcast of {layout} by {n}: the ratio of widths must be a power of two")
+        return layout.rescale(n.bit_length() - 1)
     if type(layout) is SwizzledLayout:
         if n & (n - 1):
             raise LayoutError(
@@ -104,12 +113,13 @@ def downcast(layout: Any, n: int) -> Any:
 def recast(layout: Any, old_bits: int, new_bits: int) -> Any:
     """The layout of elements of `old_bits` bits as a layout of elements of `new_bits` bits: an upcast or a downcast.
 
-    A swizzle's lowest bit moves with the width: the 128-byte shared-memory swizzle is S<3,4,3> of bytes, S<3,3,3> of 16-bit
-    and S<3,2,3> of 32-bit elements. Raises LayoutError where the widths do not divide, or under a swizzle are not a power of
-    two apart.
+    Where neither width is a multiple of the other it is an upcast to their common multiple and a downcast from there. A
+    swizzle's lowest bit moves with the width: the 128-byte shared-memory swizzle is S<3,4,3> of bytes, S<3,3,3> of 16-bit
+    and S<3,2,3> of 32-bit elements. Raises LayoutError where the layout is not made of whole units, or under a swizzle where
+    the widths are not a power of two apart.
 
-    >>> recast(Layout((8, 64), (64, 1)), 16, 32)
-    Layout((8, 32), (32, 1))
+    >>> recast(Layout((8, 64), (64, 1)), 16, 32), recast(Layout((2, 24), (24, 1)), 16, 24)
+    (Layout((8, 32), (32, 1)), Layout((2, 16), (16, 1)))
     >>> recast(Swizzle(3, 4, 3), 8, 16), recast(Swizzle(3, 4, 3), 8, 4)
     (Swizzle(3, 3, 3), Swizzle(3, 5, 3))
     """
@@ -125,8 +135,8 @@ def recast(layout: Any, old_bits: int, new_bits: int) -> Any:
         if type(layout) is Swizzle:
             bits = ratio.bit_length() - 1
             return layout.rescale(-bits if new > old else bits)
-    if new % old == 0:
-        return upcast(layout, new // old)
-    if old % new == 0:
+    common = gcd(old, new)
+    if new == common:
         return downcast(layout, old // new)
-    raise LayoutError(f"recast of {layout} from {old} to {new} bits: one width must be a multiple of the other")
+    wide = upcast(layout, new // common)
+    return wide if old == common else downcast(wide, old // common)

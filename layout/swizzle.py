@@ -60,6 +60,9 @@ class Swizzle:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a swizzle is immutable")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a swizzle is immutable")
+
     @property
     def source_mask(self) -> int:
         """The bits that are read.
@@ -153,6 +156,9 @@ class SwizzledLayout:
         object.__setattr__(self, "layout", layout)
 
     def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a swizzled layout is immutable")
+
+    def __delattr__(self, name: str) -> None:
         raise AttributeError("a swizzled layout is immutable")
 
     @property

@@ -12,6 +12,7 @@ from .core import Layout, make
 from .errors import LayoutError
 from .linear import LinearLayout
 from .swizzle import Swizzle, SwizzledLayout
+from .swizzle_values import MOST_VALUES, layout_of_values, swizzles
 from .tuples import flatten_tuple, unflatten_tuple, unwrap
 
 _MOST_POINTS = 1 << 20
@@ -28,7 +29,7 @@ def layout_from_bases(linear: LinearLayout, shape: Any = None) -> Layout | Swizz
     leaves = flatten_tuple(shape)
     if prod(leaves) != 1 << linear.inputs or any(s & (s - 1) for s in leaves):
         raise LayoutError(f"the shape {shape} does not have powers of two for {linear.inputs} input bits")
-    for swizzle in _swizzles(linear.outputs):
+    for swizzle in swizzles(linear.outputs):
         bases = [swizzle(b) for b in linear.bases]
         offset = swizzle(linear.constant)
         used = offset
@@ -40,15 +41,6 @@ def layout_from_bases(linear: LinearLayout, shape: Any = None) -> Layout | Swizz
             layout = _assemble(bases, leaves, shape)
             return layout if swizzle.bits == 0 and offset == 0 else SwizzledLayout(swizzle, offset, layout)
     raise LayoutError(f"{linear} is no layout behind a single swizzle")
-
-
-def _swizzles(bits: int) -> Any:
-    yield Swizzle(0, 0, 0)
-    for count in range(1, bits // 2 + 1):
-        for shift in range(count, bits - count + 1):
-            for base in range(bits - count - shift + 1):
-                yield Swizzle(count, base, shift)
-                yield Swizzle(count, base, -shift)
 
 
 def _assemble(bases: list[int], leaves: tuple[int, ...], shape: Any) -> Layout:
@@ -91,36 +83,92 @@ def compose_swizzles(a: Swizzle, b: Swizzle) -> Swizzle:
     )
 
 
-def compose_through(a: Layout, b: Any) -> Layout | SwizzledLayout:
+def compose_through(a: Any, b: Any) -> Layout | SwizzledLayout:
     """The layout or swizzled layout that reads the swizzle or swizzled layout b first and then the layout a.
 
-    Where the swizzle changes nothing on the offsets of b this is plain composition. Otherwise a must carry the swizzle's bits
-    to where another swizzle changes them, or a and b must be linear over F2 and be a layout behind one swizzle together;
-    LayoutError where neither is so.
+    A swizzle alone has the shape of a. Where the swizzle changes nothing on the offsets of b this is plain composition.
+    Otherwise a carries the swizzle's bits to where another swizzle changes them, or a and b are linear over F2; what is left
+    is decided by its values, up to 2**14 of them. LayoutError where no layout behind one swizzle is that function. `a` may be
+    swizzled too, or a swizzle.
 
     >>> print(compose_through(Layout((8, 8), (1, 8)), Swizzle(3, 0, 3)))
-    S<3,0,3> o 64:1
+    S<3,0,3> o (8,8):(1,8)
     >>> print(compose_through(Layout((8, 8), (8, 1)), SwizzledLayout(Swizzle(3, 0, 3), 0, Layout((8, 8)))))
     S<3,0,-3> o (8,8):(8,1)
+    >>> print(compose_through(Layout((4, 8), (1, 8)), SwizzledLayout(Swizzle(0, 0, 0), 4, Layout(4, 1))))
+    S<0,0,0> o 8 o 4:1
     """
+    given = b
     if type(b) is Swizzle:
-        b = SwizzledLayout(b, 0, Layout(prod(a.flat[0])))
+        b = SwizzledLayout(b, 0, Layout(a.shape))
+    try:
+        result = _by_algebra(a, b)
+        if result is not None:
+            return result
+        problem = "its swizzles and offsets do not join"
+    except LayoutError as error:
+        problem = str(error)
+    count = prod(b.layout.flat[0])
+    if count > MOST_VALUES or any(type(d) is not int for m in (a, b) if hasattr(m, "shape") for d in _strides(m)):
+        raise LayoutError(f"compose({a}, {given}): no layout behind one swizzle is known to represent it: {problem}")
+    return layout_of_values([a(b(i)) for i in range(count)], b.layout.shape, f"compose({a}, {given})")
+
+
+def _strides(layout: Any) -> Any:
+    return (layout if type(layout) is Layout else layout.layout).flat[1]
+
+
+def _by_algebra(a: Any, b: SwizzledLayout) -> Layout | SwizzledLayout | None:
+    """The composition as far as it follows from the modes alone; None or LayoutError where it does not."""
+    if type(a) is Swizzle:
+        try:
+            return SwizzledLayout(compose_swizzles(a, b.swizzle), b.offset, b.layout)
+        except LayoutError:
+            inner = LinearLayout.of(b)
+            return (
+                LinearLayout.of(a, max(inner.outputs, a.base + a.bits + abs(a.shift)))
+                .compose(inner)
+                .to_layout(b.layout.shape)
+            )
+    if type(a) is SwizzledLayout:
+        inside = _by_algebra(a.layout, b)
+        if inside is None or type(inside) is Layout:
+            return inside and SwizzledLayout(a.swizzle, a.offset, inside)
+        assert type(inside) is SwizzledLayout
+        if inside.swizzle.bits == 0:
+            return SwizzledLayout(a.swizzle, a.offset + inside.offset, inside.layout)
+        return None if a.offset else _by_algebra(a.swizzle, inside)
     low, high = plain_span(b.layout, b.offset)
     swizzle = b.swizzle
     if swizzle.bits == 0 or (low >= 0 and high < swizzle.source_mask & -swizzle.source_mask):
-        if b.offset == 0:
-            return compose_flat(a, b.layout)
-        raise LayoutError(f"compose({a}, {b}): the offset {b.offset} has no place in a layout")
+        return _moved(a, b.offset, b.layout)
     moved = _past(a, swizzle)
-    if moved is not None and b.offset == 0:
-        return SwizzledLayout(moved, 0, compose_flat(a, b.layout))
-    try:
-        outer, inner = LinearLayout.of(a), LinearLayout.of(b)
-        return outer.compose(inner).to_layout(b.layout.shape)
-    except LayoutError as error:
-        raise LayoutError(
-            f"compose({a}, {b}): no layout behind one swizzle is known to represent it: {error}"
-        ) from None
+    if moved is not None:
+        plain = _moved(a, b.offset, b.layout)
+        if type(plain) is SwizzledLayout:
+            return SwizzledLayout(moved, plain.offset, plain.layout)
+        assert type(plain) is Layout
+        return SwizzledLayout(moved, 0, plain)
+    linear = LinearLayout.of(b)
+    return LinearLayout.of(_reaching(a, linear.outputs)).compose(linear).to_layout(b.layout.shape)
+
+
+def _moved(a: Layout, offset: int, b: Layout) -> Layout | SwizzledLayout:
+    """``a(offset + b(i))``: the offset is one more mode of b, and must add up with the others."""
+    if offset == 0:
+        return compose_flat(a, b)
+    start = a(offset)
+    plain = compose_flat(a, make((b.shape, 2), (b.stride, offset)))[0]
+    return plain if start == 0 else SwizzledLayout(Swizzle(0, 0, 0), start, plain)
+
+
+def _reaching(a: Layout, bits: int) -> Layout:
+    """The layout a with its last mode, which goes on without end, long enough for indices of so many bits."""
+    shape, stride = a.flat
+    before = prod(shape[:-1])
+    if not shape or before & (before - 1) or before.bit_length() - 1 > bits:
+        return a
+    return make((*shape[:-1], 1 << bits + 1 - before.bit_length()), stride)
 
 
 def _past(a: Layout, swizzle: Swizzle) -> Swizzle | None:
@@ -146,7 +194,7 @@ def _past_period(a: Layout, swizzle: Swizzle, period: int) -> Swizzle | None:
     for i, (s, d) in enumerate(flat):
         last = i == len(flat) - 1
         if left == 1:
-            outside.append((s, d))
+            outside.append((2 if last else s, d))  # the last goes on without end, whatever its extent
         elif last:  # it goes on without end
             inside.append((left, d))
             outside.append((2, d * left))

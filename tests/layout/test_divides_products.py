@@ -330,3 +330,9 @@ def test_the_relations_between_shapes_nest(a: Layout, b: Layout) -> None:
         assert weakly_congruent(a, b)
         assert weakly_congruent(b, a)
     assert compatible(size(a), a)
+
+
+def test_a_divide_whose_tiler_has_no_complement_names_both_operands() -> None:
+    with pytest.raises(LayoutError, match=r"logical_divide\(12:1, \(4,2\):\(1,2\)\)") as caught:
+        logical_divide(Layout(12), Layout((4, 2), (1, 2)))
+    assert "reached twice" in str(caught.value) or "overlaps" in str(caught.value)

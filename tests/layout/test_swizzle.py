@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layout_definitions import compact_layouts, layouts, random_layout, values
+from layout_definitions import compact_layouts, digits, is_layout, layouts, leaves, random_layout, refines, values
 
 from stridewright.layout import (
+    E,
     Layout,
     LayoutError,
     LinearLayout,
@@ -384,3 +385,100 @@ def test_random_arrays_through_swizzled_layouts_match_single_indices() -> None:
         swizzled = SwizzledLayout(swizzle, rng.choice((0, 3, 8)), layout)
         indices = np.array([rng.randint(0, 300) for _ in range(20)])
         assert swizzled(indices).tolist() == [swizzled(int(i)) for i in indices]
+
+
+def exists_behind_one_swizzle(offsets: list[int], shape: Any) -> bool:
+    """Whether some layout behind some swizzle of these bits has the given values: all are tried."""
+    for bms in [(0, 0, 0), *all_swizzles(max(offsets).bit_length())]:
+        swizzle = Swizzle(*bms)
+        moved = [swizzle(x) - swizzle(offsets[0]) for x in offsets]
+        parts, before = [], 1
+        for extent in leaves(shape):
+            parts.append([moved[before * c] for c in range(extent)])
+            before *= extent
+        if all(is_layout(part) for part in parts) and all(
+            x == sum(part[digit] for part, digit in zip(parts, digits(i, tuple(leaves(shape))), strict=True))
+            for i, x in enumerate(moved)
+        ):
+            return True
+    return False
+
+
+def random_swizzled(rng: random.Random) -> SwizzledLayout:
+    b = rng.randint(0, 2)
+    swizzle = Swizzle(b, rng.randint(0, 2), rng.randint(max(b, 1), 3) * rng.choice((1, 1, -1)))
+    layout = random_layout(rng, modes=2)
+    return SwizzledLayout(swizzle, rng.choice((0, 0, 0, 1, 3, 4, 8, 16)), layout)
+
+
+def check_compositions_with_swizzles(seed: int, cases: int) -> None:
+    rng = random.Random(seed)
+    outcomes = {"right": 0, "refused": 0}
+    for _ in range(cases):
+        outer, inner = random_swizzled(rng), random_swizzled(rng)
+        if size(inner) > 32:
+            continue
+        a: Any = rng.choice((outer, outer.layout, outer.swizzle))
+        b: Any = rng.choice((inner, inner, inner.layout)) if type(a) is SwizzledLayout else inner
+        offsets = [a(b(i)) for i in range(size(b))]
+        try:
+            result = compose(a, b)
+        except LayoutError as error:
+            outcomes["refused"] += 1
+            assert str(b) in str(error)  # noqa: PT017
+            if max(offsets).bit_length() <= 7:
+                assert not exists_behind_one_swizzle(offsets, b.shape), (a, b)
+            continue
+        outcomes["right"] += 1
+        assert [result(i) for i in range(size(result))] == offsets, (a, b, result)
+        assert refines(b.shape, result.shape)
+    assert min(outcomes.values()) > cases // 40
+
+
+def test_compositions_with_swizzles_and_offsets_are_right_or_impossible() -> None:
+    check_compositions_with_swizzles(5, 400)
+
+
+@pytest.mark.slow
+def test_five_thousand_compositions_with_swizzles_are_right_or_impossible() -> None:
+    check_compositions_with_swizzles(6, 5000)
+
+
+def test_a_last_mode_of_extent_one_goes_on_past_a_swizzle() -> None:
+    a, b = Layout((4, 1), (1, 2)), SwizzledLayout(Swizzle(1, 0, -1), 0, Layout(16))
+    with pytest.raises(LayoutError, match="at index 3 the offset is 1, while the steps before it add up to 5"):
+        compose(a, b)  # 0, 3, 2, 1, 2, ...
+    a, b = Layout((2, 8, 1), (1, 2, 2)), SwizzledLayout(Swizzle(1, 1, -2), 16, Layout((2, 4), (1, 2)))
+    result = compose(a, b)
+    assert [result(i) for i in range(8)] == [a(b(i)) for i in range(8)] == [2, 3, 12, 13, 6, 7, 16, 17]
+
+
+def test_a_layout_with_a_swizzle_after_it_keeps_its_form() -> None:
+    # CuTe's composition(Layout, Swizzle): the swizzle of the bits that the layout carries its bits to, and the layout.
+    assert compose(Layout((8, 8), (1, 8)), Swizzle(3, 0, 3)) == compose(Swizzle(3, 0, 3), Layout((8, 8), (1, 8)))
+    assert compose(Layout((8, 8), (8, 1)), Swizzle(3, 0, 3)) == compose(Swizzle(3, 0, -3), Layout((8, 8), (8, 1)))
+
+
+def test_units_of_a_swizzle_alone() -> None:
+    assert upcast(Swizzle(3, 4, 3), 2) == Swizzle(3, 3, 3)
+    assert downcast(Swizzle(3, 3, 3), 4) == Swizzle(3, 5, 3)
+    for cast in (upcast, downcast):
+        with pytest.raises(LayoutError, match="power of two"):
+            cast(Swizzle(3, 4, 3), 3)
+
+
+def test_recasts_between_widths_of_which_neither_divides_the_other() -> None:
+    # Three elements of 16 bits are two of 24.
+    assert recast(Layout((2, 24), (24, 1)), 16, 24) == Layout((2, 16), (16, 1))
+    assert recast(Layout((2, 16), (16, 1)), 24, 16) == Layout((2, 24), (24, 1))
+    with pytest.raises(LayoutError, match="whole units"):
+        recast(Layout((8, 64), (64, 1)), 16, 24)
+
+
+def test_swizzles_cannot_be_taken_apart() -> None:
+    for value, name in (
+        (Swizzle(3, 3, 3), "bits"), (SwizzledLayout(Swizzle(3, 3, 3), 0, Layout(4)), "layout"), (E(0), "terms"),
+        (LinearLayout([1]), "bases"), (Layout(4), "shape"),
+    ):  # fmt: skip
+        with pytest.raises(AttributeError, match="immutable"):
+            delattr(value, name)
