@@ -76,6 +76,10 @@ class Gemm:
         }
         problem = Problem(**sizes, a=a, b=b, d=d, a_major=a_major, b_major=b_major)  # type: ignore[arg-type]
         # Plain stores serve every n, so that without a given configuration only what no kernel can do is reported.
+        if config is not None and not isinstance(config, GemmConfig):
+            raise TypeError(
+                f"config={config!r}: must be a GemmConfig; GemmConfig().replace(tile_n=128, stages=5) makes one"
+            )
         probe = GemmConfig(arch=arch, epilogue=Epilogue(store="direct")) if config is None else config
         probe = probe.replace(problem=problem)
         violations = (*_missing_sizes(sizes), *probe.violations())
@@ -271,6 +275,10 @@ class Gemm:
 
         from .emulator import emulate_ptx
 
+        if isinstance(sms, bool) or not isinstance(sms, int | np.integer) or sms < 1:
+            raise ValueError(
+                f"sms={sms!r}: must be a whole number of multiprocessors, from 1 up; an H100 or H200 has {SMS}"
+            )
         a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
         d = np.full((self.m, self.n), np.nan, dtype=ml_dtypes.bfloat16)
         arguments = self.emulator_arguments(a, b, d)

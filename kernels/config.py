@@ -5,7 +5,9 @@ Knows types, tiles and the limits of the chip; knows nothing of CUDA source, of 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -40,8 +42,19 @@ Major = Literal["k", "mn"]
 Store = Literal["tma", "direct"]
 
 
+class _WholeNumbers:
+    """Fields given as numpy integers become Python's: the generated text and the rules' words show plain numbers."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if hasattr(value, "__index__") and not isinstance(value, int) and getattr(value, "shape", ()) == ():
+                # What holds no integer after all (an array of one float) is left for the rules to name.
+                with contextlib.suppress(TypeError):
+                    object.__setattr__(self, name, operator.index(value))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class Problem(_WholeNumbers):
     """What is computed: ``D[m, n] = A[m, k] @ B[n, k].T``. Sizes in elements; ``None`` means "any" and is allowed for all three together."""
 
     m: int | None = None
@@ -55,7 +68,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tile:
+class Tile(_WholeNumbers):
     """The part of D that one CTA computes at a time, and how much of K a slot of the ring holds. Elements."""
 
     m: int = 128
@@ -64,14 +77,14 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pipeline:
+class Pipeline(_WholeNumbers):
     """The ring of shared-memory slots between the copy engine and the tensor cores."""
 
     stages: int = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(_WholeNumbers):
     """CTAs that run together, along M and along N: each loads a slice of A for its row and of B for its column and multicasts it."""
 
     m: int = 1
@@ -79,7 +92,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(_WholeNumbers):
     """Who does what, and in which order the tiles are taken."""
 
     kind: Literal["cooperative", "pingpong"] = "cooperative"
@@ -95,7 +108,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epilogue:
+class Epilogue(_WholeNumbers):
     """How results leave: ``"tma"`` through swizzled shared memory, ``"direct"`` by plain stores, for rows that TMA cannot store."""
 
     store: Store = "tma"
@@ -177,6 +190,13 @@ class GemmConfig:
                 part, attribute = _SHORT_NAMES[name]
                 parts.setdefault(part, {})[attribute] = value
             elif name in _PARTS:
+                kind = _PART_TYPES.get(name)
+                if kind is not None and not isinstance(value, kind):
+                    inside = [short for short, (part, _) in _SHORT_NAMES.items() if part == name]
+                    raise TypeError(
+                        f"{name}={value!r}: must be a {kind.__name__}"
+                        + (f"; {', '.join(inside)} change it one by one" if inside else "")
+                    )
                 direct[name] = value
             else:
                 raise TypeError(f"{name}={value!r}: no such parameter; there are {', '.join((*_SHORT_NAMES, *_PARTS))}")
@@ -193,7 +213,7 @@ class GemmConfig:
         'tile_n'
         """
         # The rules do arithmetic on these values, so a value that is no integer is reported alone.
-        return tuple(_not_integers(self)) or tuple(_violations(self))
+        return tuple(_wrong_kinds(self)) or tuple(_not_integers(self)) or tuple(_violations(self))
 
     def problems(self) -> list[str]:
         """Every violated rule as a line: value, rule, nearest thing that works. Empty if a kernel can be made."""
@@ -226,6 +246,14 @@ _SHORT_NAMES = {
     "buffers": ("epilogue", "buffers"),
 }
 _PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "epilogue")
+_PART_TYPES = {
+    "problem": Problem,
+    "tile": Tile,
+    "pipeline": Pipeline,
+    "cluster": Cluster,
+    "schedule": Schedule,
+    "epilogue": Epilogue,
+}
 _DTYPES = ("bf16",)
 
 
@@ -238,11 +266,21 @@ def is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _wrong_kinds(config: GemmConfig) -> Iterator[Violation]:
+    for name, kind in _PART_TYPES.items():
+        value = getattr(config, name)
+        if not isinstance(value, kind):
+            yield Violation(parameter=name, value=repr(value), rule=f"must be a {kind.__name__}")
+
+
 def _not_integers(config: GemmConfig) -> Iterator[Violation]:
     for name, (part, attribute) in _SHORT_NAMES.items():
         value = getattr(getattr(config, part), attribute)
         if name not in ("store", "schedule_kind", "swap") and not is_size(value):
             yield Violation(parameter=name, value=repr(value), rule="must be a whole number")
+    swap = config.schedule.swap
+    if not isinstance(swap, bool) and not (isinstance(swap, int) and swap in (0, 1)):
+        yield Violation(parameter="swap", value=repr(swap), rule="must be 0 or 1")
 
 
 def problem_violations(problem: Problem) -> Iterator[Violation]:

@@ -158,3 +158,15 @@ def test_arrays_that_do_not_fit_are_refused(change: Any, words: list[str]) -> No
         Gemm(64, 72, 64).emulate(a, b)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("sms", [0, -1, 1.5, True, "132"])
+def test_a_number_of_multiprocessors_is_a_whole_number(sms: Any) -> None:
+    with pytest.raises(ValueError, match=f"sms={sms!r}: must be a whole number of multiprocessors"):
+        Gemm(64, 72, 64).emulate(normal(64, 64, 1), normal(72, 64, 2), sms=sms)
+
+
+@pytest.mark.parametrize("config", [{"tile_n": 128}, "pingpong", 3])
+def test_a_configuration_of_another_kind_is_refused_in_words(config: Any) -> None:
+    with pytest.raises(TypeError, match="must be a GemmConfig"):
+        Gemm(64, 72, 64, config=config)

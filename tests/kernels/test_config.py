@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +121,38 @@ def test_require_valid_raises_with_all_violations() -> None:
 def test_replace_names_the_parameters_there_are() -> None:
     with pytest.raises(TypeError, match="tile_q=3: no such parameter; there are tile_m"):
         GemmConfig().replace(tile_q=3)
+
+
+def test_numpy_s_integers_are_whole_numbers() -> None:
+    config = GemmConfig().replace(tile_n=np.int64(128), stages=np.uint8(3))
+    assert config == GemmConfig().replace(tile_n=128, stages=3)
+    assert type(config.tile.n) is int
+    assert GemmConfig(tile=Tile(m=np.int32(64))).problems() == GemmConfig(tile=Tile(m=64)).problems()  # type: ignore[arg-type]
+    assert GemmConfig().replace(tile_n=np.float64(128)).problems() == [
+        "tile_n=np.float64(128.0): must be a whole number"
+    ]
+    assert "must be a whole number" in GemmConfig().replace(tile_n=np.zeros(2, int)).problems()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("tile", 3, "must be a Tile; tile_m, tile_n, tile_k change it one by one"),
+        ("schedule", "pingpong", "must be a Schedule; schedule_kind"),
+        ("problem", 3, "must be a Problem"),
+        ("cluster", (1, 1), "must be a Cluster"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_in_words(name: str, value: object, words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"{name}={value!r}: {words}")):
+        GemmConfig().replace(**{name: value})
+    assert GemmConfig(**{name: value}).problems()[0].startswith(f"{name}={value!r}: must be a ")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [2, -1, "yes", 1.0, None])
+def test_swap_is_yes_or_no(value: object) -> None:
+    assert GemmConfig().replace(swap=value).problems() == [f"swap={value!r}: must be 0 or 1"]
+    assert GemmConfig().replace(swap=1, tile_n=64).problems() == []
 
 
 @given(
