@@ -260,11 +260,13 @@ def neighbours(m: int, n: int, k: int, most: int = 8) -> list[GemmConfig]:
     return list(dict.fromkeys(found))[: most + 6]
 
 
-def run_shapes(budget: float) -> list[dict[str, Any]]:
-    """The chosen configuration and its neighbours on every shape, until ``budget`` seconds are spent."""
-    listed = json.loads((Path(__file__).parent / "shapes.json").read_text(encoding="utf-8"))["shapes"]
+def run_shapes(budget: float, first: int, most: int) -> list[dict[str, Any]]:
+    """The chosen configuration and at most ``most`` of its neighbours on the shapes from number ``first`` on, until
+    ``budget`` seconds are spent.
+    """
+    listed = json.loads((Path(__file__).parent / "shapes.json").read_text(encoding="utf-8"))["shapes"][first:]
     start, rows = time.perf_counter(), []
-    work = [(shape, neighbours(shape["m"], shape["n"], shape["k"])) for shape in listed]
+    work = [(shape, neighbours(shape["m"], shape["n"], shape["k"])[: most + 1]) for shape in listed]
     with ThreadPoolExecutor() as pool:  # compile everything first, on all cores
         gemms = {c.name: Gemm(s["m"], s["n"], s["k"], config=c) for s, configs in work for c in configs}
         list(pool.map(try_build, gemms.values()))
@@ -353,6 +355,8 @@ def main() -> None:
     parser.add_argument("what", choices=("check", "speed", "shapes", "attribute", "launch"))
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=300.0, help="seconds for shapes")
+    parser.add_argument("--first", type=int, default=0, help="number of the first of the shapes")
+    parser.add_argument("--most", type=int, default=13, help="neighbours of the chosen configuration, for shapes")
     arguments = parser.parse_args()
     from device_info import device_info
 
@@ -365,7 +369,7 @@ def main() -> None:
             print(f"WRONG {row['case']} {row['inputs']}: relative error {row['relative_error']:.3g}; {row['worst']}")
         print(f"{len(rows) - len(wrong)} of {len(rows)} right")
     elif arguments.what == "shapes":
-        rows = run_shapes(arguments.budget)
+        rows = run_shapes(arguments.budget, arguments.first, arguments.most)
         for what in ("chosen", "best"):
             ratios = [row[what]["ratio_to_cublas"] for row in rows if row[what] and "refused" not in row[what]]
             print(f"geometric mean of {len(ratios)}, {what}: {statistics.geometric_mean(ratios):.3f}")
