@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import LayoutError, Swizzle, SwizzledLayout, compose
 from ..banks import BANK_BYTES, BANKS
+from ..hardware.tensor_map_rules import CHUNK
 from ..tuples import to_int
 from .canvas import Canvas
 from .drawing import Drawing, stack
@@ -17,8 +18,6 @@ Colours = str | Callable[[Any], int]
 """How a cell gets its colour: "rows", "columns", or a function from a coordinate to a number."""
 
 LINE = BANKS * BANK_BYTES
-CHUNK = 16
-"""Bytes that a 128-byte swizzle moves together, and that an 8x8 matrix has of a row."""
 _CUT_LINES = 64
 _MAXIMUM_ELEMENTS = 1 << 20
 
