@@ -5,6 +5,7 @@ Puts the other modules together; how a kernel is derived, compiled, launched or 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -268,12 +269,14 @@ class Gemm:
         ml_dtypes.
 
         D starts as NaN, so an element that the kernel does not write shows. With ``timeline`` the events are recorded and
-        given modelled times. Raises OperandError for arrays that do
+        given modelled times. Races and errors name what stands at an
+        address in the terms of the kernel's tiles. Raises OperandError for arrays that do
         not fit, DeadlockError and EmulationError for what the kernel does wrong.
         """
         import ml_dtypes
 
-        from .emulator import emulate_ptx
+        from .emulator import EmulationError, emulate_ptx
+        from .where import legend, placed
 
         if isinstance(sms, bool) or not isinstance(sms, int | np.integer) or sms < 1:
             raise ValueError(
@@ -284,21 +287,26 @@ class Gemm:
         arguments = self.emulator_arguments(a, b, d)
         ptx = self.ptx
         start = time.perf_counter()
-        result = emulate_ptx(
-            ptx,
-            KERNEL_NAME,
-            self.grid(sms),
-            (self.config.threads, 1, 1),
-            arguments,
-            cluster=(self.config.cluster.m * self.config.cluster.n, 1, 1),
-            shared=self.derivation.shared_bytes,
-            seed=seed,
-            strict=strict,
-            numerics=numerics,
-            timeline=timeline,
-        )
+        try:
+            result = emulate_ptx(
+                ptx,
+                KERNEL_NAME,
+                self.grid(sms),
+                (self.config.threads, 1, 1),
+                arguments,
+                cluster=(self.config.cluster.m * self.config.cluster.n, 1, 1),
+                shared=self.derivation.shared_bytes,
+                seed=seed,
+                strict=strict,
+                numerics=numerics,
+                timeline=timeline,
+            )
+        except EmulationError as error:
+            error.args = (legend(self.derivation, str(error)), *error.args[1:])
+            raise
         seconds = time.perf_counter() - start
         self.seconds["run"] = seconds
+        result = dataclasses.replace(result, races=placed(self.derivation, result.races))
         return GemmEmulation(
             d=d,
             races=result.races,

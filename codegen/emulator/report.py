@@ -23,6 +23,7 @@ class Race:
 
     `kind`: "write after write", "read after write", "write after read", or a rule's name. `address`: the first address in question, of `space`: "shared"
     (as its block sees it) or "global". `missing`: the fence or wait that would order them. `count`: how often it was seen.
+    `where`: what stands at the address, where the kernel's layouts are known.
     """
 
     kind: str
@@ -33,10 +34,11 @@ class Race:
     missing: str
     count: int = 1
     space: str = "shared"
+    where: str = ""
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} at {self.space} address {self.address:#x} of block {self.block}: {self.second.operation} by {self.second.agent} at "
+            f"{self.kind} at {self.space} address {self.address:#x}{f' ({self.where})' if self.where else ''} of block {self.block}: {self.second.operation} by {self.second.agent} at "
             f"{self.second.place} is not ordered after {self.first.operation} by {self.first.agent} at {self.first.place}; "
             f"missing: {self.missing}"
         )
