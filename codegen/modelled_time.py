@@ -60,7 +60,7 @@ def modelled_time(gemm: Gemm, model: CostModel | None = None) -> ModelledTime:
         model: the constants; the fitted ones if not given.
 
     Returns:
-        A ModelledTime. For most shapes the measured time is within 15 % (benchmarks/results/timeline_hopper.json says for which).
+        A ModelledTime. benchmarks/results/timeline_hopper.json says how near measured times are, shape by shape.
 
     Raises:
         BuildError: if the configuration does not compile.
@@ -176,6 +176,10 @@ def recorded(config: GemmConfig, tiles: int, k_blocks: int) -> Recording:
 def dram_bytes(gemm: Gemm, blocks: int) -> float:
     """Bytes that a grid of `blocks` reads from DRAM and writes to it. What the blocks load in one turn is read once; from turn to turn L2 keeps operands only
     if half of it holds them all.
+
+    >>> from stridewright import Gemm
+    >>> dram_bytes(Gemm(m=512, n=512, k=512), 128) == 2 * (512 * 512 + 512 * 512 + 512 * 512)
+    True
     """
     config = gemm.config
     m, n = gemm.kernel_sizes
