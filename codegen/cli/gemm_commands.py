@@ -5,6 +5,7 @@ derivation.
 from __future__ import annotations
 
 import enum
+import errno
 import functools
 import os
 import tempfile
@@ -133,6 +134,7 @@ def gemm(
     """
     from . import gemm_run
 
+    gemm_run.require_seed(seed)
     if timeline is not None and on is Where.GPU:
         raise ValueError("--timeline: its times are modelled on the emulator; use --on emulator")
     where, reason, chosen_arch = gemm_run.choose(on.value if timeline is None else Where.EMULATOR.value, arch)
@@ -192,7 +194,15 @@ def emit(
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all. OSError names the folder that cannot be written."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; give the name of a file in it", str(path))
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+    except OSError as error:
+        # The error names the file that was to be renamed; the reader asked for no such file.
+        raise type(error)(
+            error.errno, f"nothing can be written into this folder ({error.strerror})", str(path.parent)
+        ) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

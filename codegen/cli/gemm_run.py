@@ -92,10 +92,21 @@ def _resources(gemm: Gemm) -> dict[str, Any]:
     return {"registers": used.registers, "cached": build.cached, "compiler": build.compiler}
 
 
+def require_seed(seed: int) -> None:
+    """ValueError unless numpy takes this seed.
+
+    >>> require_seed(0)
+    """
+    if seed < 0:
+        raise ValueError(f"--seed {seed}: must be a whole number from 0 up")
+
+
 def choose(on: str, arch: str | None) -> tuple[str, str, str]:
     """Where to run, why, and for which architecture. ValueError where a GPU was asked for and there is none for it."""
     from stridewright.codegen import launch
 
+    if arch == "":
+        raise ValueError("--arch '': must name an architecture, for example sm_90a")
     if on == "emulator":
         return "emulator", "as asked", arch or "sm_90a"
     usable, reason = launch.gpu_available(arch)

@@ -139,13 +139,18 @@ def emulate(
 
     Status 1 for a race, a deadlock or an access that the hardware forbids; 2 for PTX it cannot run.
     """
-    ptx = file.read_text(encoding="utf-8")
+    try:
+        ptx = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: is no text, and PTX is; a cubin or an object file cannot be run here") from None
 
     import numpy as np
 
     from stridewright.codegen.emulator import emulate_ptx
 
-    from .gemm_run import conflict_record, conflict_text, write_timeline
+    from .gemm_run import conflict_record, conflict_text, require_seed, write_timeline
+
+    require_seed(seed)
 
     name = kernel or _only_kernel(ptx)
     values = [parse_argument(text, seed) for text in arguments or []]

@@ -126,6 +126,13 @@ def mbarrier_arrive(
                 token = barrier.arrive(amount * step, _where(g), _who(g), drop, partial)
                 left -= step
             phase_check(barrier, before)
+            if left and barrier.phase != before and not g.cta.launch.lenient:
+                # Here the warps of a gang arrive at once; on the chip the last ones may still be at work when the phase completes without them.
+                raise EmulationError(
+                    f"{barrier.describe()}: phase {before} completed with {threads - left} of the {threads} arrivals of "
+                    f"{g.who()}, and the rest count for the next phase: the barrier's count is too low for the threads that arrive, "
+                    "or some arrived twice"
+                )
     return token
 
 

@@ -162,6 +162,11 @@ def test_gpu_that_is_not_there_is_refused_with_the_reason(monkeypatch: pytest.Mo
         (("layout", "(4,8)", "--swizzle", "3,3,1"), "overlap"),
         (("banks", "(32):(1)", "--op", "read"), "must be one of"),
         (("emulate", "absent.ptx"), "absent.ptx"),
+        (("gemm", "8", "8", "8", "--seed=-1"), "--seed -1: must be a whole number from 0 up"),
+        (("gemm", "8", "8", "8", "--arch", ""), "must name an architecture"),
+        (("gemm", "8", "8", "8", "--set", "tile=3"), "tile=3: must be a Tile; tile_m, tile_n, tile_k change it"),
+        (("gemm", "8", "8", "8", "--set", "schedule=pingpong"), "schedule='pingpong': must be a Schedule"),
+        (("gemm", "8", "8", "8", "--set", "swap=yes"), "swap='yes': must be 0 or 1"),
         (("cache", "show", "zzz"), "0 entries"),
     ],
 )
@@ -253,6 +258,24 @@ def test_emit_into_a_folder_that_is_not_there_is_refused(monkeypatch: pytest.Mon
     done = call("emit", "16", "24", "8", "-o", str(tmp_path / "absent" / "gemm.cu"))
     assert done.exit_code == 2
     assert "absent" in done.stderr
+
+
+def test_emit_over_a_folder_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake(monkeypatch)
+    done = call("emit", "16", "24", "8", "-o", str(tmp_path))
+    assert done.exit_code == 2
+    assert done.stderr == f"error: {tmp_path}: is a folder; give the name of a file in it\n"
+    assert list(tmp_path.iterdir()) == []
+    done = call("emit", "16", "24", "8", "-o", str(tmp_path / "absent" / "gemm.cu"))
+    assert done.stderr.startswith(f"error: {tmp_path / 'absent'}: nothing can be written into this folder")
+
+
+def test_a_file_that_is_no_text_is_no_ptx(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cubin"
+    path.write_bytes(b"\x7fELF\xbe\xff")
+    done = call("emulate", str(path))
+    assert done.exit_code == 2
+    assert "kernel.cubin: is no text, and PTX is" in done.stderr
 
 
 def test_explain_prints_the_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
