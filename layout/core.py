@@ -382,6 +382,8 @@ def as_layout(value: Any, what: str = "an operand") -> Layout:
         return value
     if type(value) is int or isinstance(value, (tuple, list)) or hasattr(value, "free_symbols"):
         return Layout(value)
+    if hasattr(value, "swizzle"):
+        raise LayoutError(f"{value} is swizzled, and this takes plain layouts: the one inside is its .layout")
     return Layout(to_int(value, what + " that is not a layout"))
 
 

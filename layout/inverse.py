@@ -26,12 +26,13 @@ def _layout_of(modes: Modes) -> Layout:
     return make(unwrap(shapes), unwrap(strides)) if shapes else make(1, 0)
 
 
-def right_inverse(layout: Any) -> Layout:
+def right_inverse(layout: Any) -> Any:
     """The largest layout R with ``layout(R(i)) == i`` for every index i of R.
 
     R takes its values in the domain of `layout`; no layout of more coordinates does that. Modes of stride 0 are skipped.
     Where modes nest, R reads them by rising stride; where they overlap it is searched for, and LayoutError is raised in the
-    case, of large overlapping modes only, that the search does not end with a proof.
+    case, of large overlapping modes only, that the search does not end with a proof. The inverse of a
+    swizzled layout is a layout behind another swizzle.
 
     >>> right_inverse(Layout((4, 8), (8, 1)))
     Layout((8, 4), (4, 1))
@@ -39,7 +40,14 @@ def right_inverse(layout: Any) -> Layout:
     (Layout(3, 1), Layout(4, 16))
     >>> right_inverse(Layout((4, 4), (1, 2)))
     Layout((4, 2), (1, 8))
+    >>> from stridewright.layout import Swizzle, compose
+    >>> print(right_inverse(compose(Swizzle(3, 0, 3), Layout((8, 8), (8, 1)))))
+    S<3,0,-3> o (8,8):(8,1)
     """
+    if hasattr(layout, "swizzle"):
+        from .swizzled import inverse_through
+
+        return inverse_through(layout, "right_inverse")
     layout = as_layout(layout)
     if type(layout) is not Layout:
         from . import symbolic
@@ -126,11 +134,12 @@ def search_right_inverse(offsets: list[int], bound: int, best: tuple[int, Modes]
     return found
 
 
-def left_inverse(layout: Any) -> Layout:
+def left_inverse(layout: Any) -> Any:
     """A layout R with ``R(layout(i)) == i`` for every index i of `layout`.
 
     Offsets that `layout` leaves out get any value. Raises LayoutError where two coordinates share an offset, naming them, and
     where no layout inverts the map. Where modes nest, R reads them by rising stride, each up to the beginning of the next.
+    Of a swizzled layout R is a layout behind another swizzle.
 
     >>> left_inverse(Layout(4, 2)), left_inverse(Layout((4, 8), (8, 1)))
     (Layout((2, 4), (0, 1)), Layout((8, 4), (4, 1)))
@@ -139,6 +148,10 @@ def left_inverse(layout: Any) -> Layout:
     >>> left_inverse(Layout((2, 2), (2, 3)))
     Layout((2, 3), (1, 1))
     """
+    if hasattr(layout, "swizzle"):
+        from .swizzled import inverse_through
+
+        return inverse_through(layout, "left_inverse")
     layout = as_layout(layout)
     if type(layout) is not Layout:
         from . import symbolic

@@ -88,7 +88,7 @@ def invert_tv_layout(tv: Any) -> Layout:
     tv = as_layout(tv)
     if len(tv) != 2:
         raise LayoutError(f"a thread-value layout has the two modes (thread, value), not {len(tv)}: {tv}")
-    return left_inverse(tv)
+    return left_inverse(tv)  # type: ignore[no-any-return]
 
 
 def thread_values(tv: Any, thread: int) -> list[Any]:

@@ -16,6 +16,7 @@ from .swizzle_values import MOST_VALUES, layout_of_values, swizzles
 from .tuples import flatten_tuple, unflatten_tuple, unwrap
 
 _MOST_POINTS = 1 << 20
+_MOST_INVERTED = 1 << 11
 
 
 def layout_from_bases(linear: LinearLayout, shape: Any = None) -> Layout | SwizzledLayout:
@@ -112,6 +113,60 @@ def compose_through(a: Any, b: Any) -> Layout | SwizzledLayout:
     if count > MOST_VALUES or any(type(d) is not int for m in (a, b) if hasattr(m, "shape") for d in _strides(m)):
         raise LayoutError(f"compose({a}, {given}): no layout behind one swizzle is known to represent it: {problem}")
     return layout_of_values([a(b(i)) for i in range(count)], b.layout.shape, f"compose({a}, {given})")
+
+
+def inverse_through(layout: SwizzledLayout, operation: str) -> Layout | SwizzledLayout:
+    """The right or left inverse of a swizzled layout: undo the swizzle, then the layout.
+
+    >>> print(inverse_through(SwizzledLayout(Swizzle(1, 0, 1), 0, Layout((2, 2), (2, 1))), "left_inverse"))
+    S<1,0,-1> o (2,2):(2,1)
+    """
+    from .inverse import left_inverse, right_inverse
+
+    what = f"{operation}({layout})"
+    swizzle, plain = layout.swizzle, layout.layout
+    if layout.offset:
+        raise LayoutError(f"{what}: the offset {layout.offset} inside the swizzle is not undone by a layout")
+    if swizzle.bits == 0:
+        return right_inverse(plain) if operation == "right_inverse" else left_inverse(plain)  # type: ignore[no-any-return]
+    low, high = plain_span(plain)
+    if low < 0:
+        raise LayoutError(f"{what}: offsets below 0, here down to {low}, are not undone through a swizzle")
+    reach = 1 << max(high.bit_length(), (swizzle.source_mask | swizzle.target_mask).bit_length())
+    if high < swizzle.source_mask & -swizzle.source_mask:
+        reach = high + 1
+    if operation == "right_inverse":
+        inverse = right_inverse(plain)
+        if prod(inverse.flat[0]) != high + 1 or (high + 1) % reach:
+            return _searched_right_inverse(layout, reach)
+        reach = high + 1
+    else:
+        inverse = left_inverse(plain)
+    try:
+        return compose_through(inverse, SwizzledLayout(swizzle, 0, Layout(reach)))
+    except LayoutError as error:
+        if operation == "right_inverse":
+            return _searched_right_inverse(layout, reach)
+        raise LayoutError(f"{what}: {error}") from None
+
+
+def _searched_right_inverse(layout: SwizzledLayout, period: int) -> Layout | SwizzledLayout:
+    size = prod(layout.layout.flat[0])
+    places: dict[int, int] = {}
+    if size <= _MOST_INVERTED:
+        places = {layout(i): i for i in range(size)}
+    if len(places) < size:
+        raise LayoutError(
+            f"right_inverse({layout}): the largest is not known where the layout inside does not take every value below a "
+            f"multiple of {period}, the swizzle's period, if it also repeats offsets or has more than {_MOST_INVERTED} coordinates"
+        )
+    known = next(i for i in range(size + 1) if i not in places)
+    for count in range(known, 1, -1):
+        try:
+            return layout_of_values([places[i] for i in range(count)], count, "right_inverse")
+        except LayoutError:
+            continue
+    return make(1, 0)
 
 
 def _strides(layout: Any) -> Any:

@@ -25,8 +25,11 @@ from stridewright.layout import (
     E,
     Layout,
     LayoutError,
+    Swizzle,
+    SwizzledLayout,
     coalesce,
     complement,
+    compose,
     cosize,
     left_inverse,
     max_common_layout,
@@ -316,3 +319,51 @@ def test_the_span_of_a_complement_continues_the_layout(layout: Layout) -> None:
         return
     if min(leaves(layout.stride)) >= 0:
         assert cosize(gaps) <= cosize(layout)
+
+
+def check_inverses_of_swizzled_layouts(seed: int, cases: int) -> None:
+    rng = random.Random(seed)
+    found = {"left": 0, "right": 0}
+    for _ in range(cases):
+        swizzle = Swizzle(rng.randint(0, 2), rng.randint(0, 2), rng.choice((2, 3, -2, -3)))
+        layout = SwizzledLayout(swizzle, 0, random_layout(rng))
+        if size(layout) > 64:
+            continue
+        offsets = [layout(i) for i in range(size(layout))]
+        try:
+            inverse = left_inverse(layout)
+        except LayoutError as error:
+            assert str(layout.layout) in str(error)  # noqa: PT017
+        else:
+            found["left"] += 1
+            assert [inverse(x) for x in offsets] == list(range(len(offsets)))
+        try:
+            inverse = right_inverse(layout)
+        except LayoutError:
+            assert len(set(offsets)) < len(offsets)  # one-to-one is always decided
+        else:
+            found["right"] += 1
+            places = [inverse(i) for i in range(size(inverse))]
+            assert [offsets[x] for x in places] == list(range(len(places)))
+    assert min(found.values()) > cases // 5
+
+
+def test_inverses_of_swizzled_layouts_undo_swizzle_and_layout() -> None:
+    check_inverses_of_swizzled_layouts(7, 300)
+
+
+@pytest.mark.slow
+def test_inverses_of_five_thousand_swizzled_layouts() -> None:
+    check_inverses_of_swizzled_layouts(8, 5000)
+
+
+def test_inverses_of_tiles_in_shared_memory() -> None:
+    tile = compose(Swizzle(3, 3, 3), Layout((8, 64), (64, 1)))
+    for inverse in (left_inverse(tile), right_inverse(tile)):
+        # The row's bits 6-8 of an offset are bits 0-2 of the index, the column's bits 3-5 are bits 6-8 there.
+        assert inverse == compose(Swizzle(3, 0, -6), Layout((64, 8), (8, 1)))
+        assert [inverse(tile(i)) for i in range(512)] == list(range(512))
+    with pytest.raises(LayoutError, match="offset 8"):
+        left_inverse(SwizzledLayout(Swizzle(3, 3, 3), 8, Layout((8, 64), (64, 1))))
+    with pytest.raises(LayoutError, match="swizzled"):
+        complement(tile, 1024)
