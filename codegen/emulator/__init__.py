@@ -1,10 +1,11 @@
 """Executes the PTX of Hopper kernels on a model of the chip, with no GPU, and checks it while it runs.
 
-    emulate_ptx(ptx, kernel, grid, block, args, cluster, shared, seed, strict, numerics) -> EmulationResult
+    emulate_ptx(ptx, kernel, grid, block, args, cluster, shared, seed, strict, numerics, timeline) -> EmulationResult
 
 How it is made: `ptx` reads the text; `translate` writes one Python function for each basic block, with the instruction tables `isa_*`;
 `gang` holds threads that execute together; `scheduler` runs gangs in turn; `ops_*` do what instructions do, on the parts of the machine
 (`memory`, `mbarrier`, `tensor_copy`, `matrix` ..), which know no PTX. `races`, `banks` and `deadlock` watch, `report` has the results.
+`timeline_record` notes events if asked to, `timeline_replay` gives them times by the model in `timeline_model`.
 An instruction is added by one function in an isa_* table, and a test.
 """
 

@@ -82,7 +82,7 @@ class Timeline:
                     if stall.end > span.start:
                         break
                 if gap > 0:
-                    found["the warpgroup issues or stores"] += gap
+                    found["other work of the warpgroup"] += gap
             end = max(end, span.end)
         return {key: value for key, value in found.items() if value > 0}
 

@@ -1,7 +1,7 @@
 """What things cost: the constants of the timeline's model of a Hopper chip, each with where it comes from.
 
 Six were fitted to times measured on an H200 (`FITTED`), on half of the shapes only; the program benchmarks/timeline_hopper.py says on
-which, and how far the model is off on the other half. The rest are documented or follow from what is documented.
+which, and how far the model is off on others. The rest are documented, follow from what is documented, or are called assumptions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CostModel:
     l2_bytes_per_clock: float = 85.0
     """What L2 delivers to one SM while all SMs load. Fitted."""
     dram_bytes_per_second: float = 4.2e12
-    """What DRAM delivers. An H200 has 4.8e12 (NVIDIA H200 data sheet); fitted."""
+    """What DRAM delivers. An H200 has 4.8e12 (NVIDIA H200 data sheet). Fitted: begun at what decoding shapes reach, and not moved by the fit."""
     sustained_clock: float = 1.35e9
     """The SM clock at which a chip whose tensor cores never wait keeps to its 700 W. Fitted; see `clock`."""
     traffic_power: float = 0.0027
@@ -45,20 +45,21 @@ class CostModel:
     tensor_columns_per_clock: float = 2.0
     """Columns of 64 rows and 32 bytes of K that an SM multiplies in a clock: 989.4 dense bf16 TFLOPS at 1830 MHz with 132 SMs
     (H100 data sheet) are 4096 operations a clock, hence N / 2 clocks for m64nNk16."""
-    mma_sync_share: float = 0.62
-    """What mma.sync reaches of wgmma's rate on Hopper (Luo et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture)."""
-    wgmma_latency: float = 32.0
-    """From the end of a wgmma's multiplies to a warpgroup that waits for it. m64n8k16, which multiplies for 4 clocks, takes 32 in all by
-    Luo et al. 2024."""
-    barrier_latency: float = 20.0
-    """From the last arrival at a barrier in shared memory to whoever waits: a shared-memory access takes about 30 clocks in all (Luo et al. 2024)."""
+    mma_sync_share: float = 0.63
+    """What mma.sync reaches of wgmma's rate on Hopper: 62.9 % on average (Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU
+    Architecture, arXiv 2402.13499)."""
     cluster_latency: float = 180.0
-    """The same where the barrier lies in another block of the cluster: 180 clocks (Luo et al. 2024, SM-to-SM network)."""
+    """From an arrival at a barrier in another block of the cluster to whoever waits: the SM-to-SM network's 180 clocks (the same paper)."""
     store_latency: float = 600.0
-    """From the reading of shared memory to a store's completion in L2, about its latency of some 270 clocks both ways (Luo et al. 2024)."""
+    """From the reading of shared memory to a store's completion in L2: some 265 clocks each way (the same paper: the 180 clocks are 32 % less than
+    L2's), and a little."""
+    barrier_latency: float = 20.0
+    """From the last arrival at a barrier in shared memory to whoever waits. An assumption: less than a shared-memory load and its use, about 30 clocks."""
+    wgmma_latency: float = 32.0
+    """From the end of a wgmma's multiplies to a warpgroup that waits for it. An assumption; it is short against the multiplies of a slot."""
     instruction_clocks: float = 2.0
-    """Clocks from one PTX instruction of a warp to its next: 1 is the issue rate of a scheduler, 4 the latency of a dependent instruction
-    (Luo et al. 2024). An assumption, since PTX is not what runs."""
+    """Clocks from one PTX instruction of a warp to its next: 1 is the issue rate of a scheduler, 4 the latency of a dependent one
+    (CUDA C++ Programming Guide, arithmetic instructions since compute capability 7.x). An assumption, since PTX is not what runs."""
     issue_clocks: float = 4.0
     """Clocks for which the copy engine is busy with one copy's coordinates, whatever its size. An assumption."""
 
@@ -76,7 +77,7 @@ class CostModel:
         """Clocks of the SM that one warp's mma.sync takes, if the other three tensor cores have as much to do.
 
         >>> round(CostModel().mma_clocks(16, 8, 16, 16), 2)
-        1.61
+        1.59
         """
         return m / 64 * n / self.tensor_columns_per_clock * k * bits / 256 / self.mma_sync_share
 

@@ -16,6 +16,10 @@ from .timeline_model import CostModel, Sharing
 from .timeline_record import Recording, Stream
 
 
+_SHOWN = 16
+"""Instructions in a row from which on their issue is a span of its own."""
+
+
 @dataclass(frozen=True)
 class Span:
     """Something that takes time. `track`: the unit or threads of block `block`; times in clocks; `place`: the PTX instruction's number, -1 for none."""
@@ -141,7 +145,11 @@ class Replay:
         events = self.recording.streams[number].events
         position = self._position[number]
         if position < len(events):
-            self._push(time + events[position][1] * self.model.instruction_clocks, number)
+            _, count, place, _ = events[position]
+            issued = time + count * self.model.instruction_clocks
+            if count >= _SHOWN:
+                self._span(number, "issues instructions", time, issued, place)
+            self._push(issued, number)
         else:
             self._finish(number, time)
 
