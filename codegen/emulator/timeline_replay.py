@@ -15,7 +15,6 @@ from typing import Any
 from .timeline_model import CostModel, Sharing
 from .timeline_record import Recording, Stream
 
-
 _SHOWN = 16
 """Instructions in a row from which on their issue is a span of its own."""
 
