@@ -191,14 +191,17 @@ def timeline_of(recording: Recording, model: CostModel | None = None) -> Timelin
     clock, blocks = model.highest_clock, len(recording.blocks)
     share = sharing(model, blocks, missing, clock)
     replay = Replay(recording, model, share).run()
-    busy = sum(replay.busy.values()) / max(replay.clocks, 1) / max(blocks, 1)
+    for _ in range(3):
+        # Power is drawn by the whole chip, over the time that a launch takes.
+        total = model.sms * (replay.clocks + model.launch_seconds * clock)
+        clock = model.clock(sum(replay.busy.values()) / total, recording.received_bytes / total)
     used = {span.place for span in replay.spans if span.place >= 0}
     return Timeline(
         spans=tuple(replay.spans),
         clocks=replay.clocks,
         busy=replay.busy,
         blocks=tuple(recording.blocks),
-        clock=model.clock(busy, recording.received_bytes / max(replay.clocks, 1) / max(blocks, 1)),
+        clock=clock,
         model=model,
         places={number: recording.program.places[number] for number in used},
         share=share,

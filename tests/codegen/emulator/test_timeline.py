@@ -199,3 +199,10 @@ def test_the_clock_falls_with_work() -> None:
     clocks = [model.clock(busy, 64 * busy) for busy in np.linspace(0, 1, 11)]
     assert clocks[0] == model.highest_clock
     assert clocks == sorted(clocks, reverse=True)
+
+
+def test_one_block_leaves_the_chip_its_highest_clock() -> None:
+    assert timeline(COOPERATIVE).clock == CostModel().highest_clock
+    assert timeline(COOPERATIVE).seconds == pytest.approx(
+        timeline(COOPERATIVE).clocks / CostModel().highest_clock + CostModel().launch_seconds
+    )
