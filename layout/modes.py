@@ -122,10 +122,10 @@ def slice_and_offset(coordinate: Any, layout: Any) -> tuple[Any, Any]:
 
 
 def dice(coordinate: Any, layout: Any) -> Layout:
-    """The modes NOT marked None in `coordinate` as a layout: what `slice` leaves out.
+    """The modes NOT marked None in `coordinate` as a layout: what `slice` leaves out, without nesting as in CuTe.
 
-    >>> dice((None, 3), Layout((4, 8), (8, 1)))
-    Layout(8, 1)
+    >>> dice((None, 3), Layout((4, 8), (8, 1))), dice((0, (0, 0)), Layout((4, (2, 3))))
+    (Layout(8, 1), Layout((4, 2, 3), (1, 4, 8)))
     """
 
     def keep(c: Any, s: Any, d: Any) -> list[tuple[Any, Any]]:
@@ -134,8 +134,7 @@ def dice(coordinate: Any, layout: Any) -> Layout:
         if type(c) is tuple:
             if type(s) is not tuple or len(c) != len(s):
                 raise LayoutError(f"the coordinate {c} does not fit the shape {show(s)} inside {layout}")
-            parts = [keep(*triple) for triple in zip(c, s, d, strict=True)]
-            return [(unwrap([x for x, _ in part]), unwrap([y for _, y in part])) for part in parts if part]
+            return [pair for triple in zip(c, s, d, strict=True) for pair in keep(*triple)]
         return [(s, d)]
 
     plain = _through_swizzle(layout)

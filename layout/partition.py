@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .algebra import size
+from .algebra import bundle, size
 from .composition import compose_flat
 from .coordinates import idx2crd
 from .core import Layout, as_layout, numeric
@@ -16,19 +16,53 @@ from .swizzle import SwizzledLayout
 from .tuples import product, to_int
 
 
-def local_tile(layout: Any, tiler: Any, coordinate: Any) -> tuple[Any, Any]:
+def local_tile(layout: Any, tiler: Any, coordinate: Any, projection: Any = None) -> tuple[Any, Any]:
     """One tile of a layout and its offset: `zipped_divide`, all of the tile, and the rest fixed at `coordinate`.
 
-    Entries of `coordinate` that are None keep their mode after the tile. A swizzled layout keeps the offset inside (and 0 is
-    returned).
+    Entries of `coordinate` that are None, or missing at its end, keep their mode, after those of the tile. A `projection`
+    picks the entries of tiler and coordinate that this layout takes part in: those where it is not None. A swizzled layout
+    keeps the offset inside (and 0 is returned). Source: CuTe, local_tile.
 
     >>> local_tile(Layout((8, 16), (16, 1)), (4, 8), (1, 1))
     (Layout((4, 8), (16, 1)), 72)
     >>> local_tile(Layout((8, 16), (16, 1)), (4, 8), (1, None))
-    (Layout(((4, 8), 2), ((16, 1), 8)), 64)
+    (Layout((4, 8, 2), (16, 1, 8)), 64)
+    >>> local_tile(Layout((8, 16), (16, 1)), (4, 32, 8), (1, 5, None), projection=(1, None, 1))
+    (Layout((4, 8, 2), (16, 1, 8)), 64)
     """
+    if projection is not None:
+        tiler, coordinate = _projected(projection, tiler), _projected(projection, coordinate)
     divided = zipped_divide(layout, tiler)
-    return divided.slice_and_offset(None, coordinate)  # type: ignore[no-any-return]
+    if type(divided) is SwizzledLayout:
+        part, offset = _tile_at(divided.layout, coordinate)
+        return SwizzledLayout(divided.swizzle, divided.offset + offset, part), 0
+    return _tile_at(divided, coordinate)
+
+
+def _projected(projection: Any, value: Any) -> Any:
+    if type(projection) is not tuple or type(value) is not tuple or len(projection) != len(value):
+        raise LayoutError(f"the projection {projection} has no entry for each of {value}")
+    return tuple([v for p, v in zip(projection, value, strict=True) if p is not None])
+
+
+def _tile_at(divided: Layout, coordinate: Any) -> tuple[Layout, Any]:
+    tile, rest = divided
+    if type(coordinate) is list:
+        coordinate = tuple(coordinate)
+    if type(coordinate) is not tuple:
+        kept, offset = ([rest], 0) if coordinate is None else ([], rest(coordinate))
+    else:
+        if len(coordinate) > len(rest):
+            raise LayoutError(f"the coordinate {coordinate} has {len(coordinate)} entries; the tiles are {rest}")
+        kept, offset = [], 0
+        for i, mode in enumerate(rest):
+            part, step = mode.slice_and_offset(coordinate[i] if i < len(coordinate) else None)
+            offset = offset + step
+            if part.shape != ():
+                kept.append(part)
+    if not kept:
+        return tile, offset
+    return bundle([*(tile if type(tile.shape) is tuple else [tile]), *kept]), offset
 
 
 def local_partition(layout: Any, threads: Any, index: int) -> tuple[Any, Any]:

@@ -201,3 +201,30 @@ def test_coordinates_that_a_layout_does_not_have_are_refused() -> None:
 def test_sizes_of_modes() -> None:
     assert product_each(Layout(((2, 3), 4))) == (6, 4)
     assert product_each(5) == (5,)
+
+
+def test_local_tiles_have_the_form_of_cute() -> None:
+    layout = Layout((8, 16, 3), (16, 1, 128))
+    # (BLK_M, BLK_K, k, l) of the tutorials: the modes of the tile, then what the coordinate leaves open.
+    assert local_tile(layout, (4, 8), (1, None, None)) == (Layout((4, 8, 2, 3), (16, 1, 8, 128)), 64)
+    assert local_tile(layout, (4, 8), (1,)) == local_tile(layout, (4, 8), [1, None, None])
+    assert local_tile(layout, (4, 8), (1, 1, 2)) == (Layout((4, 8), (16, 1)), 64 + 8 + 256)
+    assert local_tile(layout, (4, 8), None)[0] == Layout((4, 8, (2, 2, 3)), (16, 1, (64, 8, 128)))
+    assert local_tile(layout, (4, 8), 3) == (Layout((4, 8), (16, 1)), 72)
+    assert local_tile(Layout(12), 4, 2) == (Layout(4), 8)
+    assert local_tile(Layout(12), 4, None) == (Layout((4, 3)), 0)
+    mnk, place = (4, 32, 8), (1, 5, None)
+    part = local_tile(Layout((8, 16), (16, 1)), mnk, place, projection=(1, None, 1))
+    assert part == (Layout((4, 8, 2), (16, 1, 8)), 64)
+    for wrong in ((1, 1, 1, 1), (1, (0, 0)), "x"):
+        with pytest.raises(LayoutError):
+            local_tile(layout, (4, 8), wrong)
+    with pytest.raises(LayoutError, match="projection"):
+        local_tile(layout, (4, 8), (1, 1), projection=(1, None, 1))
+
+
+def test_what_a_slice_leaves_out_is_not_nested() -> None:
+    layout = Layout((4, (2, 3), 5))
+    assert dice((0, (0, 0), None), layout) == Layout((4, 2, 3), (1, 4, 8))
+    assert dice((None, (None, 0), None), layout) == Layout(3, 8)
+    assert dice((None, 0, None), layout) == Layout((2, 3), (4, 8))
