@@ -200,6 +200,15 @@ class Launch:
                 )
             return struct.pack("<Q", self.memory.register(argument, parameter.name))
         if isinstance(argument, np.generic):
+            # Untyped parameters (.b32) take either kind; half precision travels as .u16.
+            if parameter.size < 4:
+                return self._sized(argument.tobytes(), parameter, where)
+            if (parameter.type[0] in "us" and argument.dtype.kind == "f") or (
+                parameter.type[0] == "f" and argument.dtype.kind in "iu"
+            ):
+                raise EmulationError(
+                    f"{where}: {argument!r} is a number of another kind; its bits would be read as .{parameter.type}"
+                )
             return self._sized(argument.tobytes(), parameter, where)
         if isinstance(argument, bool | int | float):
             return self._number(argument, parameter, where)

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import isa_async, isa_float, isa_integer, isa_memory, isa_tensor_map  # noqa: F401 - they enter the instructions
 from .emit import Emitter, bits_of
-from .errors import EmulationError, SourcePlace
+from .errors import EmulationError, SourcePlace, UnsupportedInstruction
 from .flow import BRANCHES, ENDS, Block, build_blocks, liveness, post_dominators, reachable
 from .gang import EXIT, Gang
 from .isa_warp import enter_blocking, is_blocking
@@ -70,6 +70,12 @@ class Program:
         self.joins = post_dominators(self.blocks)
         self.places: list[SourcePlace] = _Places(module, self.instructions)
         self.uses_warpgroups = any(i.parts[0] in ("wgmma", "setmaxnreg") for i in self.instructions)
+        wgmma = next((i for i in self.instructions if i.parts[0] == "wgmma"), None)
+        if wgmma is not None and module.target != "sm_90a":
+            raise UnsupportedInstruction(
+                f"wgmma is an instruction of sm_90a alone, and this PTX is for {module.target or 'no target'}; ptxas refuses it",
+                module.place(wgmma),
+            )
         self.largest_register_count = _largest_register_count(self.instructions)
         self.fragments = _fragment_slots(self.instructions)
         self.live: dict[int, tuple[int, ...]] = {}
@@ -185,7 +191,14 @@ class Program:
                 self._move_run(e, instructions, position, run)
                 position += run
                 continue
-            e.emit(item, number)
+            try:
+                e.emit(item, number)
+            except (IndexError, ValueError) as error:
+                if isinstance(error, ValueError) and "values to unpack" not in str(error):
+                    raise
+                raise UnsupportedInstruction(
+                    f"{item} is not modelled: it does not take {len(item.operands)} operands", self.module.place(item)
+                ) from None
             position += 1
         return ["return EXIT"] if block.stops else [f"return {block.successors[0]}"]
 
@@ -216,6 +229,8 @@ class Program:
         count = 0
         for _, item in instructions[start:]:
             if item.parts[0] != "mov" or item.guard is not None:
+                break
+            if len(item.operands) != 2:
                 break
             target, source = item.operands
             if not isinstance(target, Register) or not isinstance(source, Register):
