@@ -86,6 +86,8 @@ def test_pythonpath_to_src_is_enough(tmp_path: Path) -> None:
     code = "import stridewright, stridewright.layout; print(stridewright.__file__, stridewright.layout.Layout(3)(2))"
     done = python(code, tmp_path, PYTHONPATH=str(copy / "src"))
     assert done.stdout.split() == [str(copy / "src/stridewright/__init__.py"), "2"], done.stderr
+    run_module = "import runpy, sys; sys.argv = ['stridewright', '--version']; runpy.run_module('stridewright', run_name='__main__')"
+    assert python(run_module, tmp_path, PYTHONPATH=str(copy / "src")).stdout.startswith("stridewright ")
 
 
 def test_checkout_without_links_finds_the_folders_at_the_root(tmp_path: Path) -> None:
