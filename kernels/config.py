@@ -35,6 +35,7 @@ tile is compiled by the nightly tests, and a spill fails the build).
 MAXIMUM_ACCUMULATORS_IN_CLUSTERS = 200
 """The same in clusters, whose loop state is larger: NVRTC 13.5 spills at 208."""
 
+MAXIMUM_GROUP = 1024
 MAXIMUM_STAGES = 16
 """Slots of a ring; more were never of use. Small slots need many of them to cover the latency of memory."""
 
@@ -422,8 +423,13 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be 1 or 2 warpgroups",
             fix=_nearest(schedule.consumers, 1, 1, 2),
         )
-    if schedule.group_m < 1:
-        yield Violation(parameter="group_m", value=schedule.group_m, rule="must be at least 1")
+    if not 1 <= schedule.group_m <= MAXIMUM_GROUP:
+        yield Violation(
+            parameter="group_m",
+            value=schedule.group_m,
+            rule=f"must be from 1 to {MAXIMUM_GROUP}: the scheduler counts a group's tiles in 32 bits",
+            fix=_nearest(schedule.group_m, 1, 1, MAXIMUM_GROUP),
+        )
     clusters = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
     cluster = (config.cluster.m, config.cluster.n)
     if cluster not in clusters:

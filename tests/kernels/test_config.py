@@ -149,6 +149,14 @@ def test_a_part_of_another_kind_is_refused_in_words(name: str, value: object, wo
     assert GemmConfig(**{name: value}).problems()[0].startswith(f"{name}={value!r}: must be a ")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("value", "near"), [(0, 1), (-8, 1), (1025, 1024), (2**40, 1024)])
+def test_a_group_is_small_enough_to_count(value: int, near: int) -> None:
+    (problem,) = GemmConfig().replace(group_m=value, tile_n=128).problems()
+    assert problem.startswith(f"group_m={value}: must be from 1 to 1024")
+    assert problem.endswith(f"nearest {near}")
+    assert GemmConfig().replace(group_m=near, tile_n=128).problems() == []
+
+
 @pytest.mark.parametrize("value", [2, -1, "yes", 1.0, None])
 def test_swap_is_yes_or_no(value: object) -> None:
     assert GemmConfig().replace(swap=value).problems() == [f"swap={value!r}: must be 0 or 1"]
