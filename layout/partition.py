@@ -65,13 +65,17 @@ def _tile_at(divided: Layout, coordinate: Any) -> tuple[Layout, Any]:
     return bundle([*(tile if type(tile.shape) is tuple else [tile]), *kept]), offset
 
 
-def local_partition(layout: Any, threads: Any, index: int) -> tuple[Any, Any]:
+def local_partition(layout: Any, threads: Any, index: int, projection: Any = None) -> tuple[Any, Any]:
     """The elements of one thread and their offset: the layout divided by the shape of the threads, fixed at thread `index`.
 
-    `threads` is a compact layout from thread coordinates to thread numbers.
+    `threads` is a compact layout from thread coordinates to thread numbers. A `projection` picks the modes of it that this
+    layout is divided among, those where it is not None: threads that differ in the others share their elements. Source: CuTe,
+    local_partition.
 
     >>> local_partition(Layout((8, 16), (16, 1)), Layout((2, 4), (4, 1)), 5)
     (Layout((4, 4), (32, 4)), 17)
+    >>> local_partition(Layout((8, 16), (16, 1)), Layout((2, 4), (4, 1)), 5, projection=(1, None))
+    (Layout((4, 16), (32, 1)), 16)
     """
     threads = as_layout(threads)
     index = to_int(index, "a thread's number")
@@ -86,6 +90,8 @@ def local_partition(layout: Any, threads: Any, index: int) -> tuple[Any, Any]:
         place, tuple([product(s) for s in threads.shape]) if type(threads.shape) is tuple else threads.shape
     )
     extents = tuple([product(m.shape) for m in threads])
+    if projection is not None:
+        coordinate, extents = _projected(projection, coordinate), _projected(projection, extents)
     divided = zipped_divide(layout, extents if type(threads.shape) is tuple else extents[0])
     return divided.slice_and_offset(coordinate, None)  # type: ignore[no-any-return]
 

@@ -228,3 +228,15 @@ def test_what_a_slice_leaves_out_is_not_nested() -> None:
     assert dice((0, (0, 0), None), layout) == Layout((4, 2, 3), (1, 4, 8))
     assert dice((None, (None, 0), None), layout) == Layout(3, 8)
     assert dice((None, 0, None), layout) == Layout((2, 3), (4, 8))
+
+
+def test_threads_that_a_projection_leaves_out_share_their_elements() -> None:
+    layout, threads = Layout((8, 16), (16, 1)), Layout((2, 4), (4, 1))
+    for thread in range(8):
+        row, column = divmod(thread, 4)
+        rows, start = local_partition(layout, threads, thread, projection=(1, None))
+        assert (rows, start) == (Layout((4, 16), (32, 1)), layout(row, 0))
+        columns, start = local_partition(Layout((16, 8)), threads, thread, projection=(None, 1))
+        assert (columns, start) == (Layout((4, 8), (4, 16)), column)
+    with pytest.raises(LayoutError, match="projection"):
+        local_partition(layout, threads, 0, projection=(1,))
