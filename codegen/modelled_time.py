@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 L2_BYTES = 50 * 2**20
 """The L2 cache of an H100 and H200 (NVIDIA H100 Tensor Core GPU Architecture)."""
 
-_FILLED = 2
-"""Turns of the ring after which a tile's time is linear in its blocks of K."""
-_MORE = 8
-"""Further blocks of K, or further tiles, that give the slope."""
+_FILLED, _LONGER = 3, 5
+"""Turns of the ring of a shorter and a longer tile, between which time is taken to grow evenly. Whole turns, since a ring that is too short for the
+latency of memory moves in steps of a turn; fewer than three still show how the first one started.
+"""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def _points(turns: int, k_blocks: int, stages: int) -> tuple[tuple[int, ...], tu
     """The tiles of a block and the blocks of K to emulate: the numbers themselves if they are small, else two from which to go on."""
     few = 2 + turns % 2  # ping-pong consumers take turns: an odd number of tiles and an even one do not lie on one line
     tiles = (turns,) if turns <= few + 2 else (few, few + 2)
-    filled = _FILLED * stages + 2
-    return tiles, (k_blocks,) if k_blocks <= filled + _MORE else (filled, filled + _MORE)
+    filled, longer = _FILLED * stages, _LONGER * stages
+    return tiles, (k_blocks,) if k_blocks <= longer else (filled, longer)
 
 
 def _extend(
