@@ -25,17 +25,28 @@ def max_common_layout(a: Any, b: Any) -> Layout:
     Layout(4, 1)
     >>> max_common_layout(Layout((4, 8), (8, 1)), Layout((4, 8), (8, 1)))
     Layout((8, 4), (4, 1))
+    >>> tile = Layout((8, 64), (64, 1))
+    >>> max_common_layout(compose(Swizzle(3, 3, 3), tile), tile)  # the swizzle leaves the first row alone
+    Layout(64, 8)
     """
-    a, b = numeric(a, "max_common_layout"), numeric(b, "max_common_layout")
+    swizzled = hasattr(a, "swizzle") or hasattr(b, "swizzle")
+    a, b = [x if hasattr(x, "swizzle") else numeric(x, "max_common_layout") for x in (a, b)]
     domain = min(size(a), size(b))
+    if swizzled:
+        return _searched(a, b, domain)
     for one, other in ((b, a), (a, b)):
         # Where a layout is injective, R is a beginning of its right inverse: nothing else takes these values.
         modes = list(zip(*one.flat, strict=True))
         if all(type(d) is int for _, d in modes) and collision(modes) is None:
             return _beginning(right_inverse(one), other, domain)
+    return _searched(a, b, domain)
+
+
+def _searched(a: Any, b: Any, domain: int) -> Layout:
     if domain > _SMALL:
         raise LayoutError(
-            f"max_common_layout({a}, {b}): neither is injective, and the largest is not settled for more than {_SMALL} coordinates"
+            f"max_common_layout({a}, {b}): neither is injective and plain, and the largest is not settled for more than {_SMALL} "
+            f"coordinates"
         )
     offsets = [x if (x := a(i)) == b(i) else -1 for i in range(domain)]
     return _layout_of(search_right_inverse(offsets, domain, (1, []), f"max_common_layout({a}, {b})"))

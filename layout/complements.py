@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product as cartesian
 from typing import Any
 
 from .algebra import merge_modes, shape_of
 from .core import Layout, SymbolicLayout, as_layout, make
 from .errors import LayoutError
 from .lattice import collision
-from .tuples import product, unwrap
+from .tuples import compact_strides, product, unwrap
+
+_MOST_SHOWN = 4096
 
 
 def complement(layout: Any, cotarget: Any = None) -> Layout:
@@ -94,6 +97,7 @@ def _sparse(layout: Layout, cotarget: Any, target: int, modes: list[tuple[int, i
             raise LayoutError(
                 f"complement({layout}, {target}): the mode {s}:{d} overlaps what lies below it, where {filled} offsets are filled: "
                 f"its stride would have to be a multiple of {filled}; no layout fills the offsets from {blocks * filled} on"
+                f"{_clash(layout, target)}"
             )
         filled = d * s
     if target > filled:
@@ -109,3 +113,29 @@ def _sparse(layout: Layout, cotarget: Any, target: int, modes: list[tuple[int, i
         )
     merged, steps = merge_modes(tuple(shapes), tuple(strides))
     return make(unwrap(merged), unwrap(steps)) if merged else make(1, 0)
+
+
+def _clash(layout: Layout, target: int) -> str:
+    """Counterexample: two sums that are one number, whatever the complement is; empty where none is found quickly."""
+    if product(layout.shape) > _MOST_SHOWN or any(d < 0 for d in layout.flat[1]):
+        return ""
+    indices: dict[int, int] = {}
+    moving = [(s, d, p) for s, d, p in zip(*layout.flat, compact_strides(layout.flat[0]), strict=True) if d and s > 1]
+    for digits in cartesian(*[range(s) for s, _, _ in moving]):
+        offset = sum([c * d for c, (_, d, _) in zip(digits, moving, strict=True)])
+        index = sum([c * p for c, (_, _, p) in zip(digits, moving, strict=True)])
+        other = indices.setdefault(offset, index)
+        if other != index:
+            return f". Counterexample: the indices {other} and {index} both have the offset {offset}"
+    covered = {offset: (offset, 0) for offset in indices}
+    for wanted in range(min(target, _MOST_SHOWN)):
+        if wanted in covered:
+            continue
+        for offset in indices:
+            first, second = covered.setdefault(offset + wanted, (offset, wanted))
+            if second != wanted:
+                return (
+                    f". Counterexample: {wanted} is not reached yet and so must be in the complement, but {offset} + {wanted} "
+                    f"and {first} + {second} are both {offset + wanted}"
+                )
+    return ""

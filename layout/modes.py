@@ -38,13 +38,14 @@ def _rewrap(original: Any, result: Layout) -> Any:
 
 
 def group(layout: Any, begin: int, end: int) -> Any:
-    """Modes begin .. end-1 gathered into one mode.
+    """Modes begin .. end-1 gathered into one mode; an `end` of -1 is the rank, as in CuTe.
 
-    >>> group(Layout((2, 3, 4)), 0, 2)
-    Layout(((2, 3), 4), ((1, 2), 6))
+    >>> group(Layout((2, 3, 4)), 0, 2), group(Layout((2, 3, 4)), 1, -1)
+    (Layout(((2, 3), 4), ((1, 2), 6)), Layout((2, (3, 4)), (1, (2, 6))))
     """
     modes = list(_through_swizzle(layout))
     first, last = to_int(begin, "a mode's number"), to_int(end, "a mode's number")
+    last = len(modes) if last == -1 else last
     if not 0 <= first < last <= len(modes):
         raise LayoutError(f"modes {first} to {last} are not a range of the {len(modes)} modes of {layout}")
     return _rewrap(layout, bundle([*modes[:first], bundle(modes[first:last]), *modes[last:]]))

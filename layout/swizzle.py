@@ -149,7 +149,7 @@ class SwizzledLayout:
     def __init__(self, swizzle: Swizzle, offset: int, layout: Layout) -> None:
         if type(swizzle) is not Swizzle or type(layout) is not Layout:
             raise LayoutError(
-                f"a swizzled layout is made of a Swizzle, an int and a Layout, not of {swizzle!r} and {layout!r}"
+                f"a swizzled layout is made of a Swizzle, an int and a Layout of numbers, not of {swizzle!r} and {layout!r}"
             )
         object.__setattr__(self, "swizzle", swizzle)
         object.__setattr__(self, "offset", to_int(offset, "the offset of a swizzled layout"))

@@ -367,3 +367,24 @@ def test_inverses_of_tiles_in_shared_memory() -> None:
         left_inverse(SwizzledLayout(Swizzle(3, 3, 3), 8, Layout((8, 64), (64, 1))))
     with pytest.raises(LayoutError, match="swizzled"):
         complement(tile, 1024)
+
+
+def test_refused_complements_show_two_sums_of_one_value() -> None:
+    with pytest.raises(LayoutError, match="the indices 4 and 2 both have the offset 2"):
+        complement(Layout((4, 2), (1, 2)), 16)
+    with pytest.raises(LayoutError, match=r"3 \+ 1 and 4 \+ 0 are both 4"):
+        complement(Layout((3, 2), (2, 3)), 16)
+
+
+@given(st.sampled_from([(1, 0, 3), (2, 1, 3), (3, 3, 3), (1, 2, -2)]), layouts(modes=3, strides=(0, 1, 2, 4, 8, 16)))
+def test_common_layouts_of_swizzled_layouts_are_the_largest(bms: tuple[int, int, int], layout: Layout) -> None:
+    if size(layout) > 64:
+        return
+    other = compose(Swizzle(*bms), layout)
+    common = max_common_layout(other, layout)
+    places = values(common)
+    assert [layout(x) for x in places] == [other(x) for x in places] == list(range(len(places)))
+    assert len(places) == max_common_vector(layout, other)
+    agreed = [x if x == other(i) else -1 for i, x in enumerate(values(layout))]
+    first = next((i for i in range(len(agreed) + 1) if i not in agreed), 0)
+    assert len(places) <= max(1, first)

@@ -240,3 +240,7 @@ def test_threads_that_a_projection_leaves_out_share_their_elements() -> None:
         assert (columns, start) == (Layout((4, 8), (4, 16)), column)
     with pytest.raises(LayoutError, match="projection"):
         local_partition(layout, threads, 0, projection=(1,))
+
+
+def test_a_group_that_ends_at_minus_one_reaches_the_last_mode() -> None:
+    assert group(Layout((2, 3, 4)), 1, -1) == group(Layout((2, 3, 4)), 1, 3) == Layout((2, (3, 4)), (1, (2, 6)))
