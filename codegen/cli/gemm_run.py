@@ -76,8 +76,11 @@ class Run:
             "worst": check and check.worst,
             "bit_exact": self.exact,
             "fault": self.fault or None,
-            "races": self.races,
-            "bank_conflicts": [conflict_record(record) for record in self.conflicts],
+            # Null on a GPU: nothing looks for them there.
+            "races": self.races if self.where == "emulator" else None,
+            "bank_conflicts": (
+                [conflict_record(record) for record in self.conflicts] if self.where == "emulator" else None
+            ),
             "instructions": self.instructions,
             "tflops": self.tflops,
             **_resources(self.gemm),
