@@ -117,7 +117,7 @@ def _sparse(layout: Layout, cotarget: Any, target: int, modes: list[tuple[int, i
 
 def _clash(layout: Layout, target: int) -> str:
     """Counterexample: two sums that are one number, whatever the complement is; empty where none is found quickly."""
-    if product(layout.shape) > _MOST_SHOWN or any(d < 0 for d in layout.flat[1]):
+    if product(layout.shape) > _MOST_SHOWN:
         return ""
     indices: dict[int, int] = {}
     moving = [(s, d, p) for s, d, p in zip(*layout.flat, compact_strides(layout.flat[0]), strict=True) if d and s > 1]
@@ -127,6 +127,8 @@ def _clash(layout: Layout, target: int) -> str:
         other = indices.setdefault(offset, index)
         if other != index:
             return f". Counterexample: the indices {other} and {index} both have the offset {offset}"
+    if min(indices) < 0:
+        return ""
     covered = {offset: (offset, 0) for offset in indices}
     for wanted in range(min(target, _MOST_SHOWN)):
         if wanted in covered:

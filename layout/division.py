@@ -42,7 +42,10 @@ def logical_divide(layout: Any, tiler: Any, pad: bool = False) -> Any:
             raise _too_many(tiler, layout)
         for i, t in enumerate(tiler):
             if t is not None:
-                modes[i] = _divide(modes[i], t, pad)
+                try:
+                    modes[i] = _divide(modes[i], t, pad)
+                except LayoutError as error:
+                    raise in_mode(layout, tiler, i, error) from None
         return bundle(modes)
     return _divide(layout, tiler, pad)
 
@@ -117,6 +120,15 @@ def _too_many(tiler: Any, layout: Layout) -> LayoutError:
     return LayoutError(f"the tiler {show(tuple(tiler))} has {len(tiler)} modes, more than {layout} has")
 
 
+def in_mode(layout: Any, tiler: Any, mode: int, error: LayoutError) -> LayoutError:
+    """The error of one mode, with the whole operands before it.
+
+    >>> print(in_mode(Layout((4, 8)), (None, 3), 1, LayoutError("no")))
+    (4,8):(1,4) by (None,3), mode 1: no
+    """
+    return LayoutError(f"{layout} by {show(tuple(tiler))}, mode {mode}: {error}")
+
+
 def by_mode(operation: Callable[[Layout, Any], Layout], layout: Layout, tiler: Any) -> list[Layout]:
     """The modes of `layout`, those that have an entry in `tiler` replaced by ``operation(mode, entry)``.
 
@@ -127,7 +139,10 @@ def by_mode(operation: Callable[[Layout, Any], Layout], layout: Layout, tiler: A
     if len(tiler) > len(modes):
         raise _too_many(tiler, layout)
     for i, t in enumerate(tiler):
-        modes[i] = operation(modes[i], t)
+        try:
+            modes[i] = operation(modes[i], t)
+        except LayoutError as error:
+            raise in_mode(layout, tiler, i, error) from None
     return modes
 
 
@@ -142,7 +157,12 @@ def unzip(split: Callable[[Layout, Any], Layout], layout: Layout, tiler: Any) ->
     if type(tiler) is tuple or type(tiler) is list:
         if len(tiler) > len(layout):
             raise _too_many(tiler, layout)
-        pairs = [unzip(split, m, t) for m, t in zip(layout, tiler, strict=False)]
+        pairs = []
+        for i, (m, t) in enumerate(zip(layout, tiler, strict=False)):
+            try:
+                pairs.append(unzip(split, m, t))
+            except LayoutError as error:
+                raise in_mode(layout, tiler, i, error) from None
         rests = [p[1] for p in pairs] + [layout[i] for i in range(len(tiler), len(layout))]
         return bundle([p[0] for p in pairs]), bundle(rests)
     both = split(layout, tiler)

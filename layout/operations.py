@@ -55,7 +55,13 @@ def compose(a: Any, b: Any) -> Any:
         modes = list(a)
         if len(b) > len(modes):
             raise LayoutError(f"the tiler {b} has {len(b)} modes, more than {a} has")
-        modes[: len(b)] = [compose(m, t) for m, t in zip(modes, b, strict=False)]
+        for i, t in enumerate(b):
+            try:
+                modes[i] = compose(modes[i], t)
+            except LayoutError as error:
+                from .division import in_mode
+
+                raise in_mode(a, b, i, error) from None
         return bundle(modes)
     if type(b) is SwizzledLayout or type(b) is Swizzle:
         from .swizzled import compose_through

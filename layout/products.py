@@ -89,7 +89,10 @@ def _interleave(layout: Any, tiler: Any, blocked: bool) -> Any:
         return layout.with_layout(_interleave(layout.layout, tiler, blocked))
     layout, tiler = as_layout(layout), as_layout(tiler)
     wanted = max(len(layout), len(tiler))
-    repetition = logical_product(bundle(_pad_rank(layout, wanted)), bundle(_pad_rank(tiler, wanted)))[1]
+    try:
+        repetition = logical_product(bundle(_pad_rank(layout, wanted)), bundle(_pad_rank(tiler, wanted)))[1]
+    except LayoutError as error:
+        raise LayoutError(f"{'blocked' if blocked else 'raked'}_product({layout}, {tiler}): {error}") from None
     pairs = zip(_pad_rank(layout, wanted), repetition, strict=True)
     return bundle([bundle((block, step) if blocked else (step, block)) for block, step in pairs])
 

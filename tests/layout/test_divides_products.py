@@ -336,3 +336,16 @@ def test_a_divide_whose_tiler_has_no_complement_names_both_operands() -> None:
     with pytest.raises(LayoutError, match=r"logical_divide\(12:1, \(4,2\):\(1,2\)\)") as caught:
         logical_divide(Layout(12), Layout((4, 2), (1, 2)))
     assert "reached twice" in str(caught.value) or "overlaps" in str(caught.value)
+
+
+def test_refusals_by_mode_name_the_whole_operands_and_the_mode() -> None:
+    layout = Layout((4, (6, 5)))
+    for operation in (logical_divide, zipped_divide, tiled_divide, flat_divide):
+        with pytest.raises(
+            LayoutError, match=r"\(4,\(6,5\)\):\(1,\(4,24\)\) by \(2,\(None,3\)\), mode 1: .*mode 1: .*pad=True"
+        ):
+            operation(layout, (2, (None, 3)))
+    with pytest.raises(LayoutError, match=r"\(4,\(6,5\)\):\(1,\(4,30\)\) by \(None,4:2\), mode 1: .*Counterexample"):
+        compose(Layout((4, (6, 5)), (1, (4, 30))), (None, Layout(4, 2)))
+    with pytest.raises(LayoutError, match=r"blocked_product\(\(4,2\):\(1,2\), 3:1\)"):
+        blocked_product(Layout((4, 2), (1, 2)), Layout(3))
