@@ -25,6 +25,7 @@ def max_common_layout(a: Any, b: Any) -> Layout:
     Layout(4, 1)
     >>> max_common_layout(Layout((4, 8), (8, 1)), Layout((4, 8), (8, 1)))
     Layout((8, 4), (4, 1))
+    >>> from stridewright.layout import Swizzle, compose
     >>> tile = Layout((8, 64), (64, 1))
     >>> max_common_layout(compose(Swizzle(3, 3, 3), tile), tile)  # the swizzle leaves the first row alone
     Layout(64, 8)
