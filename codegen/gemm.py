@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .build import Build
-    from .emulator import EmulationResult
+    from .emulator import EmulationResult, Progress
     from .launch import LoadedKernel
 
 _NUMPY_NAMES = {"bf16": "bfloat16"}
@@ -152,6 +153,15 @@ class Gemm:
         m, n = self.kernel_sizes
         return -(-m // rows) * -(-n // columns) * cluster.m * cluster.n
 
+    def multiplies(self) -> int:
+        """wgmma instructions that a launch issues: each tile, k-step of 16 and block of 64 rows.
+
+        >>> Gemm(512, 512, 256).multiplies()
+        2048
+        """
+        tile = self.config.tile
+        return self.tiles() * -(-self.k // tile.k) * (tile.k // 16) * (tile.m // 64)
+
     @property
     def kernel_sizes(self) -> tuple[int, int]:
         """What the kernel takes as its m and n: with operands swapped, the problem's n and m."""
@@ -264,12 +274,14 @@ class Gemm:
         numerics: str = "float32",
         sms: int = SMS,
         timeline: bool = False,
+        progress: Callable[[Progress], None] | None = None,
     ) -> GemmEmulation:
         """Runs this kernel's PTX on the emulator. ``a`` (M, K) and ``b`` (N, K) are numpy arrays, bfloat16 of
         ml_dtypes.
 
         D starts as NaN, so an element that the kernel does not write shows. With ``timeline`` the events are recorded and
-        given modelled times. Races and errors name what stands at an
+        given modelled times; ``progress`` is called now and then, and ``progress.remaining(gemm.multiplies())``
+        estimates the seconds left. Races and errors name what stands at an
         address in the terms of the kernel's tiles. Raises OperandError for arrays that do
         not fit, DeadlockError and EmulationError for what the kernel does wrong.
         """
@@ -300,6 +312,7 @@ class Gemm:
                 strict=strict,
                 numerics=numerics,
                 timeline=timeline,
+                progress=progress,
             )
         except EmulationError as error:
             error.args = (legend(self.derivation, str(error)), *error.args[1:])

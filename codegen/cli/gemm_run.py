@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stridewright.codegen.check import Check
-    from stridewright.codegen.emulator import BankConflicts
+    from stridewright.codegen.emulator import BankConflicts, Progress
     from stridewright.codegen.emulator.timeline import Timeline
     from stridewright.codegen.gemm import Gemm
 
@@ -140,6 +140,22 @@ def _status(text: str, wanted: bool) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _emulation_progress(gemm: Gemm, wanted: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A bar with the time that is left, on a terminal; None anywhere else."""
+    if not (wanted and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("running on the emulator"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=gemm.multiplies())
+        yield lambda progress: bar.update(task, completed=progress.multiplies)
+
+
 def make_inputs(gemm: Gemm, values: str, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """A (M, K) and B (N, K) in the problem's formats: standard normal, or integers -3..3 whose sums are exact."""
     import numpy as np
@@ -188,8 +204,12 @@ def run(
             _ = gemm.cubin
     done = Run(gemm, where, seconds)
     a, b = make_inputs(gemm, values, seed)
-    with _status(f"running on the {where}", progress):
-        d = _emulate(done, a, b, timeline) if where == "emulator" else _launch(done, a, b)
+    if where == "emulator":
+        with _emulation_progress(gemm, progress) as report:
+            d = _emulate(done, a, b, timeline, report)
+    else:
+        with _status("running on the gpu", progress):
+            d = _launch(done, a, b)
     if d is None:
         done.unchecked = "the run did not come to an end: " + done.fault.splitlines()[0]
         return done
@@ -222,12 +242,15 @@ def write_timeline(path: Path, timeline: Timeline, quiet: bool) -> None:
         console().print(f"{timeline}\n{path}: for chrome://tracing or ui.perfetto.dev", markup=False, highlight=False)
 
 
-def _emulate(done: Run, a: Any, b: Any, timeline: bool) -> Any:
+def _emulate(done: Run, a: Any, b: Any, timeline: bool, report: Callable[[Progress], None] | None = None) -> Any:
     from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
 
     try:
         with _timed(done.seconds, "run"):
-            result = done.gemm.emulate(a, b, timeline=True) if timeline else done.gemm.emulate(a, b)
+            wanted: dict[str, Any] = {"timeline": True} if timeline else {}
+            if report is not None:
+                wanted["progress"] = report
+            result = done.gemm.emulate(a, b, **wanted)
     except UnsupportedInstruction:
         raise
     except EmulationError as error:

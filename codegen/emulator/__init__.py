@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from .errors import DeadlockError, EmulationError, ParseError, SourcePlace, UnsupportedInstruction
 from .launch import StructArgument, TensorMapArgument, emulate_ptx
+from .progress import Progress
 from .report import Access, BankConflicts, EmulationResult, Race
 from .translate import kernels_of
 
@@ -23,6 +24,7 @@ __all__ = [
     "EmulationError",
     "EmulationResult",
     "ParseError",
+    "Progress",
     "Race",
     "SourcePlace",
     "StructArgument",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from .global_memory import GlobalMemory
 from .global_races import GlobalRaces, orders_blocks
 from .matrix import Numerics
 from .ops_tensor_map import DeviceTensorMaps
+from .progress import Progress, Watch
 from .ptx import TYPE_BYTES
 from .ptx_text import parse_number
 from .report import EmulationResult
@@ -326,6 +327,7 @@ def emulate_ptx(
     numerics: str = "float32",
     check_races: bool = True,
     timeline: bool = False,
+    progress: Callable[[Progress], None] | None = None,
 ) -> EmulationResult:
     """Executes a kernel's PTX and checks it. Arrays among the arguments are read and written in place.
 
@@ -341,6 +343,7 @@ def emulate_ptx(
         numerics: "float32" sums wgmma in float32, "hardware" gives the bits of an H200.
         check_races: whether accesses are checked for races (slower).
         timeline: whether events are recorded and given modelled times (slower): the result's `timeline`.
+        progress: called about five times a second with a Progress.
 
     Returns:
         An EmulationResult: instructions, races, bank conflicts for each source line, seconds.
@@ -364,6 +367,8 @@ def emulate_ptx(
         raise EmulationError(str(fault)) from fault
     recorder = recording_machine(launch) if timeline else None
     machine = Machine(launch) if recorder is None else recorder
+    if progress is not None:
+        machine.watch = Watch(machine, progress)
     begun = time.perf_counter()
     machine.run()
     seconds = time.perf_counter() - begun

@@ -74,6 +74,7 @@ def wgmma_issue(
     right = _same(g, b, "descriptor of B")
     if cta.races is not None:
         cta.races.wgmma(g, group, group.queue.footprint_chunks(shape, left, right))
+    cta.machine.multiplies += 1
     group.queue.issue(
         shape, owner.accumulator, left, right, scale, cta.machine.shuffled and cta.machine.random.random() < 0.5
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .cta import Cluster, Cta
@@ -58,6 +59,9 @@ class Machine:
         self.idle = 0
         self.instructions = 0
         self.time = 0
+        self.multiplies = 0
+        self.ended = 0
+        self.watch: Callable[[], None] | None = None
 
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
@@ -78,6 +82,8 @@ class Machine:
             if self.shuffled and len(ready) > 1:
                 ready.rotate(self.random.randrange(len(ready)))
             self.step(ready.popleft())
+            if self.watch is not None:
+                self.watch()
             if self.flying and (not self.shuffled or self.random.random() < 0.5):
                 self._complete(all_of_them=not self.shuffled)
             if self.idle > PATIENCE and not self.flying and not self._start():
@@ -186,6 +192,7 @@ class Machine:
     def _end(self, cta: Cta) -> None:
         """A block has ended: what it must not leave behind is checked."""
         self.resident -= 1
+        self.ended += 1
         self.launch.checks.block_end(cta)
 
     # -- asynchronous operations -------------------------------------------------------------------------------------------------
