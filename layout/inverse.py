@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from .algebra import merge_modes, size
@@ -169,9 +169,14 @@ def left_inverse(layout: Any) -> Any:
         before *= s
     modes.sort()
     # Each mode is read up to where the next begins, so that it takes in the gap behind it; a gap before the first is skipped.
+    # The last is read without end, downwards too: a single negative stride above all others counts its steps below 0.
     inverse: Modes = []
     read, previous, end = 0, 1, 1
-    for d, s, p in modes:
+    nested = modes
+    if modes and modes[0][0] < 0 and (len(modes) == 1 or -modes[0][0] > modes[-1][0]):
+        d, s, p = modes[0]
+        nested = [*modes[1:], (-d, s, -p)]
+    for d, s, p in nested:
         if d < end or d % previous:
             return _searched_left_inverse(layout, modes)
         inverse.append((d // previous, read))
@@ -224,10 +229,9 @@ def _chains(first: int, last: int) -> Iterator[tuple[int, ...]]:
         yield from level
         longer = []
         for chain in level:
-            if chain:
-                longer += [(*chain, p) for p in range(2 * chain[-1], last + 1, chain[-1])]
-            else:
-                longer += [(p,) for p in range(2, first + 1)]
+            # No more than the caller looks at: the last offset can be a number of any length.
+            places = range(2 * chain[-1], last + 1, chain[-1]) if chain else range(2, first + 1)
+            longer += [(*chain, p) for p in islice(places, _MOST_CHAINS + 1)]
             if len(longer) > _MOST_CHAINS:
                 break
         level = longer

@@ -388,3 +388,13 @@ def test_common_layouts_of_swizzled_layouts_are_the_largest(bms: tuple[int, int,
     agreed = [x if x == other(i) else -1 for i, x in enumerate(values(layout))]
     first = next((i for i in range(len(agreed) + 1) if i not in agreed), 0)
     assert len(places) <= max(1, first)
+
+
+def test_left_inverses_of_enormous_layouts_with_negative_strides_take_no_time() -> None:
+    layout = Layout((2**33, 2), (1, -(2**33)))
+    inverse = left_inverse(layout)
+    assert [inverse(layout(i)) for i in (0, 1, 2**33, 2**34 - 1)] == [0, 1, 2**33, 2**34 - 1]
+    start = time.process_time()
+    with pytest.raises(LayoutError):
+        left_inverse(Layout((100, 10**9), (3, -301)))
+    assert time.process_time() - start < 5
