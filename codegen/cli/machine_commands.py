@@ -132,6 +132,12 @@ def emulate(
     save: Annotated[
         Path | None, typer.Option("--save", metavar="FILE.npz", help="Write the arrays after the run.")
     ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Accept what NVIDIA's own compilers leave to the hardware.")
+    ] = False,
+    numerics: Annotated[
+        str, typer.Option("--numerics", help="float32, or hardware for the bits of an H200.")
+    ] = "float32",
     timeline: TimelineFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -151,13 +157,25 @@ def emulate(
     from .gemm_run import conflict_record, conflict_text, require_seed, write_timeline
 
     require_seed(seed)
+    if numerics not in ("float32", "hardware"):
+        raise ValueError(f"--numerics {numerics}: must be float32 or hardware")
 
     name = kernel or _only_kernel(ptx)
     values = [parse_argument(text, seed) for text in arguments or []]
     sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
     start = time.perf_counter()
     result = emulate_ptx(
-        ptx, name, sizes[0], sizes[1], values, cluster=sizes[2], shared=shared, seed=seed, timeline=timeline is not None
+        ptx,
+        name,
+        sizes[0],
+        sizes[1],
+        values,
+        cluster=sizes[2],
+        shared=shared,
+        seed=seed,
+        strict=not lenient,
+        numerics=numerics,
+        timeline=timeline is not None,
     )
     if timeline is not None:
         write_timeline(timeline, result.timeline, as_json)

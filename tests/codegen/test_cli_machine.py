@@ -65,6 +65,37 @@ def test_file_is_run_and_its_arrays_saved(ptx_file: Path, tmp_path: Path) -> Non
     )
 
 
+ODD_PARITY = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry odd() {
+    .reg .pred %p; .reg .b32 %r;
+    .shared .align 8 .b64 barrier;
+    mov.u32 %r, barrier;
+    mbarrier.init.shared::cta.b64 [%r], 1;
+    mbarrier.test_wait.parity.shared::cta.b64 %p, [%r], 3;
+    ret;
+}
+"""
+
+
+def test_lenient_takes_what_compilers_leave_to_the_hardware(tmp_path: Path) -> None:
+    """A parity is 0 or 1 by the PTX ISA; the hardware looks at its lowest bit, and Triton relies on that."""
+    (tmp_path / "odd.ptx").write_text(ODD_PARITY)
+    strict = call("emulate", str(tmp_path / "odd.ptx"), "--block", "1")
+    assert strict.exit_code == 1
+    assert "parity" in strict.stderr
+    assert call("emulate", str(tmp_path / "odd.ptx"), "--block", "1", "--lenient").exit_code == 0
+
+
+def test_numerics_are_chosen_by_name(ptx_file: Path) -> None:
+    arguments = ("emulate", str(ptx_file), "--arg", "f32[128]", "--arg", "f32:1", "--numerics")
+    assert call(*arguments, "hardware").exit_code == 0
+    refused = call(*arguments, "exact")
+    assert refused.exit_code == 2
+    assert "must be float32 or hardware" in refused.stderr
+
+
 def test_access_outside_an_array_is_status_1(ptx_file: Path) -> None:
     done = call("emulate", str(ptx_file), "--arg", "f32[127]", "--arg", "f32:1")
     assert done.exit_code == 1
