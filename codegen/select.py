@@ -2,9 +2,9 @@
 
 Three regimes, and in each a coarse model that ranks and does not predict. A persistent grid computes its tiles in
 turns ("waves"), so where there is work for many turns the time is turns times the width of a tile plus a little;
-where one turn is enough the smallest tiles that still fit into it win; and where M is small the weights are read once
-from memory, which many small slots in flight do best. The constants were fitted to runs on an H200
-(benchmarks/results).
+where one turn is enough the narrowest tiles of 32 columns and more that still fit into it win; and where M is small
+the weights are read once from memory, which many small slots in flight do best. The constants were fitted to runs on
+an H200 (benchmarks/results).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ SMS = 132
 """Streaming multiprocessors of an H100 SXM and an H200."""
 
 _RESIDENT = {1: 132, 2: 132, 4: 120}
-"""CTAs that run at once on 132 SMs with one CTA an SM, by cluster size, measured on an H200: a cluster lies within
-one of the chip's groups of SMs, whose sizes 4 does not divide.
+"""CTAs that run at once on 132 SMs with one CTA an SM, by cluster size, as seen on an H200 in another program: a
+cluster lies within one of the chip's groups of SMs, whose sizes 4 does not divide.
 """
 
 SMALL_M = 96
@@ -51,7 +51,8 @@ def _with_most_stages(config: GemmConfig, most: int) -> GemmConfig | None:
 
 
 def candidates(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> Iterator[GemmConfig]:
-    """The valid configurations of the problem's regime, each with as many stages as are of use. The sizes must be known.
+    """The valid configurations of the problem's regime, each with as many stages as are of use. The sizes must be
+    known.
 
     >>> from stridewright.kernels.config import Problem
     >>> next(candidates(Problem(m=16, n=6144, k=4096))).schedule.swap

@@ -141,19 +141,30 @@ def _status(text: str, wanted: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _emulation_progress(gemm: Gemm, wanted: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar with the time that is left, on a terminal; None anywhere else."""
+def emulation_progress(wanted: bool, gemm: Gemm | None = None) -> Iterator[Callable[[Progress], None] | None]:
+    """A bar with the time that is left, on a terminal; None anywhere else. Counted by the multiplies of ``gemm``, or without
+    one by the blocks that have ended.
+    """
     if not (wanted and sys.stderr.isatty()):
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("running on the emulator"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    multiplies = None if gemm is None else gemm.multiplies()
+    text = TextColumn("running on the emulator")
+    columns = (text, BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=gemm.multiplies())
-        yield lambda progress: bar.update(task, completed=progress.multiplies)
+        task = bar.add_task("", total=multiplies)
+
+        def report(progress: Progress) -> None:
+            if multiplies is None:
+                bar.update(task, completed=progress.ended, total=progress.blocks)
+            else:
+                bar.update(task, completed=progress.multiplies)
+
+        yield report
 
 
 def make_inputs(gemm: Gemm, values: str, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -205,7 +216,7 @@ def run(
     done = Run(gemm, where, seconds)
     a, b = make_inputs(gemm, values, seed)
     if where == "emulator":
-        with _emulation_progress(gemm, progress) as report:
+        with emulation_progress(progress, gemm) as report:
             d = _emulate(done, a, b, timeline, report)
     else:
         with _status("running on the gpu", progress):

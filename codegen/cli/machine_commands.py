@@ -154,7 +154,7 @@ def emulate(
 
     from stridewright.codegen.emulator import emulate_ptx
 
-    from .gemm_run import conflict_record, conflict_text, require_seed, write_timeline
+    from .gemm_run import conflict_record, conflict_text, emulation_progress, require_seed, write_timeline
 
     require_seed(seed)
     if numerics not in ("float32", "hardware"):
@@ -164,19 +164,21 @@ def emulate(
     values = [parse_argument(text, seed) for text in arguments or []]
     sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
     start = time.perf_counter()
-    result = emulate_ptx(
-        ptx,
-        name,
-        sizes[0],
-        sizes[1],
-        values,
-        cluster=sizes[2],
-        shared=shared,
-        seed=seed,
-        strict=not lenient,
-        numerics=numerics,
-        timeline=timeline is not None,
-    )
+    with emulation_progress(not as_json) as report:
+        result = emulate_ptx(
+            ptx,
+            name,
+            sizes[0],
+            sizes[1],
+            values,
+            cluster=sizes[2],
+            shared=shared,
+            seed=seed,
+            strict=not lenient,
+            numerics=numerics,
+            timeline=timeline is not None,
+            progress=report,
+        )
     if timeline is not None:
         write_timeline(timeline, result.timeline, as_json)
     seconds = time.perf_counter() - start
