@@ -17,9 +17,9 @@ from typing import Any
 from .errors import SourcePlace
 from .timeline_model import CostModel, Sharing, sharing
 from .timeline_record import Recorder, Recording
-from .timeline_replay import Replay, Span
+from .timeline_replay import PhaseEnd, Replay, Span
 
-__all__ = ["CostModel", "RecordingMachine", "Span", "Timeline", "timeline_of"]
+__all__ = ["CostModel", "PhaseEnd", "RecordingMachine", "Span", "Timeline", "timeline_of"]
 
 _UNITS = ("tensor core", "copy engine", "copy engine stores")
 MICROSECONDS = 1e6
@@ -32,6 +32,7 @@ class Timeline:
     `spans`: what took time, by block and track ("tensor core", "copy engine", "copy engine stores", or threads); `clocks`: the end of the last; `busy`: clocks
     for which each block's tensor core multiplied; `clock`: the SM clock in Hz that the model expects; `places`: source places of the
     instructions that spans name; `unfinished`: gangs that the model could not follow to their end (0 unless a kernel uses what is not modelled).
+    `phases`: each completed phase of an mbarrier, when, and whose arrival or copy it waited for last.
     """
 
     spans: tuple[Span, ...]
@@ -43,6 +44,7 @@ class Timeline:
     places: dict[int, SourcePlace]
     share: Sharing
     unfinished: int = 0
+    phases: tuple[PhaseEnd, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -206,4 +208,5 @@ def timeline_of(recording: Recording, model: CostModel | None = None) -> Timelin
         places={number: recording.program.places[number] for number in used},
         share=share,
         unfinished=replay.unfinished,
+        phases=tuple(replay.phases),
     )

@@ -21,7 +21,9 @@ _SHOWN = 16
 
 @dataclass(frozen=True)
 class Span:
-    """Something that takes time. `track`: the unit or threads of block `block`; times in clocks; `place`: the PTX instruction's number, -1 for none."""
+    """Something that takes time. `track`: the unit or threads of block `block`; times in clocks; `place`: the PTX instruction's number, -1 for none.
+    `on`: the phases that it waits for, or that a copy counts in, each (block, shared address, phase).
+    """
 
     block: int
     track: str
@@ -29,16 +31,34 @@ class Span:
     start: float
     end: float
     place: int
+    on: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class PhaseEnd:
+    """A phase of an mbarrier, completed at `end`. `barrier`: its address in the shared memory of `block`; `by`: the threads whose arrival or copy came last,
+    `what` of the two it was ("arrival", "copy"), when they did it (`since`), and the PTX instruction's number.
+    """
+
+    block: int
+    barrier: int
+    phase: int
+    end: float
+    by: str
+    what: str
+    since: float
+    place: int
 
 
 class _Phase:
-    """A phase of a barrier: arrivals still missing, and who waits."""
+    """A phase of a barrier: arrivals still missing, the latest of them that is known, and who waits."""
 
-    __slots__ = ("missing", "time", "waiters")
+    __slots__ = ("latest", "missing", "time", "waiters")
 
     def __init__(self) -> None:
         self.missing = 0
         self.time = 0.0
+        self.latest: tuple[float, str, str, float, int] = (-1.0, "", "", 0.0, -1)
         self.waiters: list[tuple[int, float, int, Sequence[Any]]] = []
 
 
@@ -102,6 +122,16 @@ class Replay:
         """Streams that did not come to their end: events that the model did not see are missing then."""
         return len(self.recording.streams) - len(self._ended)
 
+    @property
+    def phases(self) -> list[PhaseEnd]:
+        """The phases of mbarriers that were completed, in the order of their ends."""
+        found = [
+            PhaseEnd(*key, phase.time, *phase.latest[1:])
+            for key, phase in self._phases.items()
+            if key[0] not in ("bar", "cluster") and phase.missing == 0
+        ]
+        return sorted(found, key=lambda one: one.end)
+
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
     @property
@@ -134,6 +164,13 @@ class Replay:
             sm.running += 1
         for stream in streams:
             self._go(stream.number, time)
+
+    def _reach(self, time: float, key: Any, what: str, stream: Stream, since: float, place: int) -> None:
+        """An arrival, or a copy's bytes, will be counted at `time`."""
+        phase = self._phases[key]
+        if time >= phase.latest[0]:
+            phase.latest = time, stream.label, what, since, place
+        self._push(time, -1, key)
 
     def _push(self, time: float, number: int, key: Any = None) -> None:
         self._order += 1
@@ -182,15 +219,15 @@ class Replay:
             waiters, phase.waiters = phase.waiters, []
             for number, since, place, keys in waiters:
                 if not self._parked(number, keys, since, place):
-                    self._span(number, "waits", since, time, place, key)
+                    self._span(number, "waits", since, time, place, keys)
                     self._go(number, time)
 
-    def _span(self, number: int, name: str, start: float, end: float, place: int, key: Any = None) -> None:
+    def _span(self, number: int, name: str, start: float, end: float, place: int, keys: Sequence[Any] = ()) -> None:
         if self.keep and end > start:
             stream = self.recording.streams[number]
             if name == "waits":
-                name = "waits for a named barrier" if key[0] in ("bar", "cluster") else "waits for an mbarrier"
-            self.spans.append(Span(stream.cta, stream.label, name, start, end, place))
+                name = "waits for a named barrier" if keys[0][0] in ("bar", "cluster") else "waits for an mbarrier"
+            self.spans.append(Span(stream.cta, stream.label, name, start, end, place, tuple(keys)))
 
     def _wait(self, number: int, keys: Sequence[Any], time: float, place: int) -> None:
         """A stream goes on once all of these phases are complete; several are what different threads wait for."""
@@ -227,7 +264,8 @@ class Replay:
             return
         elif kind == "arrive":
             for key in data:
-                self._push(time + (model.barrier_latency if key[0] == stream.cta else model.cluster_latency), -1, key)
+                delay = model.barrier_latency if key[0] == stream.cta else model.cluster_latency
+                self._reach(time + delay, key, "arrival", stream, time, place)
         elif kind == "load":
             self._load(stream, data, time, place)
         elif kind == "wgmma":
@@ -309,9 +347,10 @@ class Replay:
         sm.engine = end = start + max(size / self.share.load, model.issue_clocks)
         landed = end + model.load_latency
         for _, key in targets:
-            self._push(landed, -1, key)
+            self._reach(landed, key, "copy", stream, time, place)
         if self.keep:
-            self.spans.append(Span(stream.cta, "copy engine", what, start, landed, place))
+            counted = tuple(key for _, key in targets)
+            self.spans.append(Span(stream.cta, "copy engine", what, start, landed, place, counted))
 
     def _store(self, stream: Stream, data: Any, time: float, place: int) -> None:
         size, thread = data
