@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .cta import Cluster, NamedBarrier
 from .errors import DeadlockError
-from .ops_barrier import Waiting
+from .ops_barrier import Waiting, Who
+from .wait_records import BarrierRecord, Party, WaitRecord
 
 if TYPE_CHECKING:
+    from .cta import Barrier
     from .gang import Gang
     from .scheduler import Machine
 
@@ -48,17 +52,64 @@ def _wait_text(g: Gang) -> tuple[str, list[str]]:
     return str(waiting or "its turn"), history
 
 
+_ARRIVALS = frozenset({"arrive", "arrive_drop", "expect_tx", "complete_tx"})
+
+
+def _party(g: Gang, mask: Any = None) -> Party:
+    lanes = g.lanes if mask is None or mask is False else np.flatnonzero(mask)
+    return Party(g.who(mask), g.cta.ctaid, tuple(np.unique((lanes + g.base) // 32).tolist()))
+
+
+def _mbarrier_record(barrier: Barrier) -> BarrierRecord:
+    past = barrier.history
+    arrivals: list[Any] = [one.who for one in past if one.operation in _ARRIVALS]
+    who = dict.fromkeys(_party(one.g, one.mask) for one in arrivals if isinstance(one, Who))
+    return BarrierRecord(
+        "mbarrier",
+        barrier.cta.ctaid,
+        barrier.address,
+        barrier.phase,
+        barrier.pending,
+        barrier.expected,
+        barrier.tx,
+        tuple(who),
+        tuple(str(one) for one in past[-6:]),
+    )
+
+
+def _waited_on(g: Gang) -> tuple[tuple[BarrierRecord, int | None], ...]:
+    """The barriers that one gang waits for."""
+    waiting: Any = g.waiting
+    if isinstance(waiting, Waiting):
+        return tuple(
+            (_mbarrier_record(barrier), value if by_parity else None)
+            for barrier, value, by_parity, _ in waiting.targets
+        )
+    if isinstance(waiting, NamedBarrier):
+        needed = waiting.expected or 32 * g.cta.alive_warps
+        who = dict.fromkeys(_party(other) for _, other, _ in waiting.arrivers)
+        missing = needed - waiting.arrived
+        return ((BarrierRecord("named", g.cta.ctaid, waiting.number, 0, missing, needed, 0, tuple(who)), None),)
+    if isinstance(waiting, Cluster):
+        late = sum(bool((cta.alive & (cta.cluster_token < waiting.phase)).any()) for cta in waiting.ctas)
+        first, size = waiting.ctas[0].ctaid, len(waiting.ctas)
+        return ((BarrierRecord("cluster", first, 0, waiting.phase, late, size), None),)
+    return ()
+
+
 def deadlock_error(machine: Machine, polling: bool = False) -> DeadlockError:
     """The report. `polling`: threads still run, but only poll, and nothing has happened for long."""
     waits: list[str] = []
     history: list[str] = []
     seen: set[str] = set()
+    records: list[WaitRecord] = []
     for g in machine.gangs:
         if g.open:
             continue
         text, past = _wait_text(g)
         if g.waiting is None and polling:
             text = "something that it polls in a loop"
+        records.append(WaitRecord(_party(g), _place(g), text, _waited_on(g)))
         waits.append(f"{g.who()} waits at {_place(g)} for {text}")
         for line in past:
             if line not in seen:
@@ -76,4 +127,4 @@ def deadlock_error(machine: Machine, polling: bool = False) -> DeadlockError:
         lines.append(
             f"  ({machine.clusters - machine.next_cluster} clusters of the grid have not started: {machine.resident} blocks are resident)"
         )
-    return DeadlockError("\n".join(lines), tuple(waits), tuple(history))
+    return DeadlockError("\n".join(lines), tuple(waits), tuple(history), tuple(records))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .wait_records import WaitRecord
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,19 @@ class ParseError(EmulationError):
 
 
 class DeadlockError(EmulationError):
-    """No thread can go on. `waits` has one entry for each group of threads that waits, `history` the last arrivals."""
+    """No thread can go on. `waits` has one entry for each group of threads that waits, `history` the last arrivals; `records` has the waits as objects."""
 
-    def __init__(self, message: str, waits: tuple[str, ...] = (), history: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        waits: tuple[str, ...] = (),
+        history: tuple[str, ...] = (),
+        records: tuple[WaitRecord, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.waits = waits
         self.history = history
+        self.records = records
 
 
 class RaceError(EmulationError):

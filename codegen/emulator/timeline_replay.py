@@ -125,11 +125,12 @@ class Replay:
     @property
     def phases(self) -> list[PhaseEnd]:
         """The phases of mbarriers that were completed, in the order of their ends."""
-        found = [
-            PhaseEnd(*key, phase.time, *phase.latest[1:])
-            for key, phase in self._phases.items()
-            if key[0] not in ("bar", "cluster") and phase.missing == 0
-        ]
+        found = []
+        for (block, barrier, number), phase in (
+            item for item in self._phases.items() if item[0][0] not in ("bar", "cluster") and item[1].missing == 0
+        ):
+            _, by, what, since, place = phase.latest
+            found.append(PhaseEnd(block, barrier, number, phase.time, by, what, since, place))
         return sorted(found, key=lambda one: one.end)
 
     # -- the loop ----------------------------------------------------------------------------------------------------------------
