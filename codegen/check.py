@@ -30,6 +30,15 @@ _ACCUMULATOR_STEP = {"f32": 2.0**-23, "f16": 2.0**-10}
 _ROWS_AT_ONCE = 1024
 
 
+def bound_terms(accumulator: str, output: str) -> tuple[float, float, float]:
+    """What an element's bound is made of: the accumulator's step, the output's roundoff, and half its smallest number.
+
+    >>> bound_terms("f32", "bf16")[:2] == (2**-23, 2**-8)
+    True
+    """
+    return _ACCUMULATOR_STEP[accumulator], _ROUNDOFF[output], _SMALLEST[output] / 2
+
+
 @dataclass(frozen=True)
 class Check:
     """How a result compares with its float64 reference.
