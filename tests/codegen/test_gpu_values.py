@@ -133,5 +133,5 @@ def test_bits_are_compared(fake_gpu: Any) -> None:
 
 
 def test_other_types_are_refused() -> None:
-    with pytest.raises(ValueError, match="'f32'.*'bf16' or 'f16'"):
+    with pytest.raises(ValueError, match=r"'f32'.*'bf16' or 'f16'"):
         random_buffers(8, 8, 8, "f32")

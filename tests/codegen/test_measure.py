@@ -80,7 +80,7 @@ def test_pairs_compare_within_a_round_so_that_drift_cancels() -> None:
 
 def test_ratio_above_one_means_that_the_first_is_faster() -> None:
     assert paired([1.0] * 7, [1.5] * 7).ratio == 1.5
-    with pytest.raises(ValueError, match="shorter|longer"):
+    with pytest.raises(ValueError, match=r"shorter|longer"):
         paired([1.0], [1.0, 2.0])
 
 

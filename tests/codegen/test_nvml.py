@@ -82,6 +82,6 @@ def test_without_nvml_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     nvml.library.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    with pytest.raises(nvml.NvmlError, match="libnvidia-ml.so.1"):
+    with pytest.raises(nvml.NvmlError, match=r"libnvidia-ml\.so"):
         nvml.library()
     nvml.library.cache_clear()
