@@ -342,7 +342,12 @@ def _keep(values: list[float], value: float | None) -> None:
 
 def gemm_launches(gemm: Gemm, buffers: Sequence[Buffers], dependent: bool = False) -> list[Launch]:
     """The launches of a Gemm, one for each set of buffers; ``dependent`` as ``Gemm.bind`` takes it."""
-    return [gemm.bind(one.a, one.b, one.d, dependent).launch for one in buffers]
+    return [_kept(gemm.bind(one.a, one.b, one.d, dependent)) for one in buffers]
+
+
+def _kept(bound: Any) -> Launch:
+    # The bound GEMM owns the workspace of its launch, which must live as long.
+    return lambda stream: bound.launch(stream)
 
 
 def check_launch(launch: Launch, buffers: Buffers, dtype: str = "bf16", most_products: float = 2e10) -> Check:

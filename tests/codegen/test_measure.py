@@ -14,6 +14,7 @@ from stridewright.codegen.measure import (
     Interval,
     buffer_sets,
     check_launch,
+    gemm_launches,
     measure_alone,
     measure_pairs,
     measure_rounds,
@@ -185,6 +186,29 @@ def test_a_sustained_run_leaves_its_warm_up_out(energy: bool) -> None:
     assert found.clock_mhz == 1500
     assert found.watts == pytest.approx(600.0 if energy else 590.0)
     assert found.held_back_by == ("power cap",)
+
+
+def test_launches_keep_what_their_bound_gemm_owns(fake_gpu: Any) -> None:
+    import gc
+    import weakref
+
+    class Bound:
+        def launch(self, stream: Any) -> None:
+            stream.run(3.0)
+
+    class Gemm:
+        def bind(self, a: Any, b: Any, d: Any, dependent: bool) -> Bound:
+            made = Bound()
+            owners.append(weakref.ref(made))
+            return made
+
+    owners: list[Any] = []
+    gemm: Any = Gemm()
+    launches = gemm_launches(gemm, rotation(8, 8, 8, l2=0))
+    gc.collect()
+    assert len(owners) == 2
+    assert all(owner() is not None for owner in owners)
+    assert GraphLoop(launches, repeats=1).replay_us() == pytest.approx(3.0)
 
 
 def test_check_launch_poisons_first(fake_gpu: Any) -> None:
