@@ -20,14 +20,31 @@ from .card import layout_card, layout_svg
 from .drawing import Drawing, beside, stack
 from .fragment import draw_fragment, fragment_view, tensor_memory_map, tensor_memory_view
 from .heat import access_map
+from .linked_source import LinkedCell, LinkedTable, SourceLine, linked_source
 from .machine import grouped_order, shared_memory_map, tile_order, tiles_touched
 from .operand import descriptor_view, tensor_map_view
+from .pipeline import Bar, Kind, Track, pipeline_timeline
+from .race import AccessNode, race_view
 from .sliders import swizzle_sliders
 from .strip import algebra_strip
+from .tuning import Roof, RooflinePoint, TunePoint, model_scatter, roofline, tuner_landscape
+from .waits import Edge, Node, wait_graph
 
 __all__ = [
+    "AccessNode",
     "AtlasEntry",
+    "Bar",
     "Drawing",
+    "Edge",
+    "Kind",
+    "LinkedCell",
+    "LinkedTable",
+    "Node",
+    "Roof",
+    "RooflinePoint",
+    "SourceLine",
+    "Track",
+    "TunePoint",
     "access_map",
     "algebra_strip",
     "atlas",
@@ -40,6 +57,11 @@ __all__ = [
     "grouped_order",
     "layout_card",
     "layout_svg",
+    "linked_source",
+    "model_scatter",
+    "pipeline_timeline",
+    "race_view",
+    "roofline",
     "shared_memory_map",
     "stack",
     "swizzle_atlas",
@@ -50,4 +72,6 @@ __all__ = [
     "tensor_memory_view",
     "tile_order",
     "tiles_touched",
+    "tuner_landscape",
+    "wait_graph",
 ]

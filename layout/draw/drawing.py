@@ -69,7 +69,7 @@ class Drawing:
         return (
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-            f"<title>{escape(self.title)}</title></head><body>{self._repr_html_()}"
+            f"<title>{escape(self.title)}</title><style>body{{font-family:system-ui,sans-serif;margin:12px}}</style></head><body>{self._repr_html_()}"
             f"<details><summary>As text</summary><pre>{escape(self.words)}</pre></details></body></html>"
         )
 

@@ -76,6 +76,12 @@ def _rules(dark: bool) -> str:
         f".panel{{fill:none;stroke:{ink};stroke-width:2.5}}",
         f".shared{{fill:{'#0b6b53' if dark else '#00543d'}}}",
         f".owner:hover .cell{{stroke:{ink};stroke-width:2.5}}",
+        f".rule{{fill:none;stroke:{line};stroke-width:1;stroke-opacity:.45}}",
+        f".dashed{{fill:none;stroke:{ink};stroke-width:1.3;stroke-dasharray:5 4}}",
+        f".alarm{{fill:none;stroke:{warn};stroke-width:2.2}}",
+        f".broken{{fill:none;stroke:{warn};stroke-width:2.2;stroke-dasharray:6 5}}",
+        f".roof{{fill:none;stroke:{ink};stroke-width:2}}",
+        ".hit{fill:transparent}",
     ]
     shares = _DARK_SHARE if dark else _WHITE_SHARE
     rules += [f".k{i}{{fill:{_tint(c, s)}}}" for i, (c, s) in enumerate(zip(_PURE, shares, strict=True))]
@@ -86,8 +92,10 @@ def _rules(dark: bool) -> str:
 STYLE = (
     # A label lets the pointer through to its cell, whose tooltip it must not hide.
     f".sw{{font-family:{FONT}}}.sw .bold{{font-weight:bold}}.sw text{{pointer-events:none}}"
+    # What the pointer links is outlined in the colour of the ink (links.py).
+    + ".sw{color:#1b1b1b}"
     + _rules(dark=False)
-    + "@media (prefers-color-scheme:dark){"
+    + "@media (prefers-color-scheme:dark){.sw{color:#ececec}"
     + _rules(dark=True)
     + "}"
 )

@@ -7,7 +7,19 @@ from collections.abc import Callable
 from stridewright.layout import E, Layout, Swizzle
 from stridewright.layout.banks import Access
 from stridewright.layout.draw import (
+    AccessNode,
+    Bar,
     Drawing,
+    Edge,
+    Kind,
+    LinkedCell,
+    LinkedTable,
+    Node,
+    Roof,
+    RooflinePoint,
+    SourceLine,
+    Track,
+    TunePoint,
     access_map,
     algebra_strip,
     bank_map,
@@ -15,6 +27,11 @@ from stridewright.layout.draw import (
     descriptor_view,
     fragment_view,
     layout_card,
+    linked_source,
+    model_scatter,
+    pipeline_timeline,
+    race_view,
+    roofline,
     shared_memory_map,
     stack,
     swizzle_atlas,
@@ -23,6 +40,8 @@ from stridewright.layout.draw import (
     tensor_memory_map,
     tensor_memory_view,
     tile_order,
+    tuner_landscape,
+    wait_graph,
 )
 from stridewright.layout.hardware import (
     TensorMap,
@@ -50,6 +69,72 @@ PARTS = [
     ("staging of D", 196608, 32768),
     ("barriers", 229376, 64),
 ]
+
+WORK = (
+    Kind("multiply", "k0", "#", "multiplies"),
+    Kind("bubble", "h5", "!", "stands still"),
+    Kind("copy", "k2", "=", "copies"),
+)
+TRACKS = (
+    Track(
+        "tensor core",
+        (
+            Bar(0, 40, "bubble", "waits for full[0]", "40", ("full[0]",)),
+            *(Bar(40 + 16 * i, 56 + 16 * i, "multiply", f"number {i}") for i in range(8)),
+        ),
+    ),
+    Track(
+        "copies",
+        tuple(Bar(10 * i, 10 * i + 36, "copy", f"box {i}", f"{i}", (f"full[{i}]",)) for i in range(6)),
+        "issued by warp 0",
+    ),
+)
+RING = (
+    [
+        Node("producer", ("waits for parity 0 of empty[0]", "at k.cu:105 (inlined at 478, 552, 669; PTX line 1793)")),
+        Node("consumer", ("waits for parity 0 of full[0]",)),
+    ],
+    [
+        Node("empty[0]", ("phase 0", "lacks 8 of 8 arrivals"), ("init 8",)),
+        Node("full[0]", ("phase 0", "lacks 1 of 1 arrivals")),
+    ],
+    [
+        Edge("producer", "empty[0]", "waits"),
+        Edge("empty[0]", "consumer", "supposed"),
+        Edge("consumer", "full[0]", "waits"),
+        Edge("full[0]", "producer", "owes"),
+    ],
+)
+TUNED = [
+    TunePoint(f"n{n}_s{s}", {"tile_n": n, "stages": s}, (abs(n - 176) + 3 * abs(s - 5) + 200) * 1e-6, (n + 30) * 1e-6)
+    for n in (96, 128, 176, 256)
+    for s in (3, 4, 5, 7)
+    if n * s < 1200
+]
+CHIP = Roof("chip", 989e12, 4.8e12)
+DERIVED = (
+    [
+        LinkedTable(
+            "tile",
+            ("0", "1", "8"),
+            ("0", "8"),
+            tuple(
+                tuple(
+                    LinkedCell(str(128 * r + 16 * c), f"row {r}", ("PITCH",) if (r, c) in ((0, 0), (1, 0)) else ())
+                    for c in range(2)
+                )
+                for r in (0, 1, 8)
+            ),
+            "row  k",
+            ("(8,64):(64,1)",),
+        )
+    ],
+    [
+        SourceLine("A slot"),
+        SourceLine("constexpr int PITCH = 128;", ("PITCH",), "from row 0 to row 1"),
+        SourceLine("    return PITCH;", ("PITCH",)),
+    ],
+)
 
 VIEWS: dict[str, Callable[[], Drawing]] = {
     "card": lambda: layout_card(Layout((4, (2, 4)), (2, (1, 8))), highlight=(2, None)),
@@ -93,4 +178,38 @@ VIEWS: dict[str, Callable[[], Drawing]] = {
     "shared memory": lambda: shared_memory_map(PARTS, {"tiles of A": 4, "tiles of B": 4}),
     "tile order": lambda: tile_order(GROUPED, 16, panel=4),
     "several": lambda: stack(layout_card(Layout((2, 2))), beside(layout_card(Layout(3)), layout_card(Layout(4, 2)))),
+    "pipeline": lambda: pipeline_timeline(TRACKS, WORK, notes=["a model, not a measurement"]),
+    "pipeline, a part": lambda: pipeline_timeline(TRACKS, WORK, (30.0, 60.0), "part"),
+    "deadlock": lambda: wait_graph(*RING),
+    "race": lambda: race_view(
+        "write after read",
+        AccessNode(
+            "read",
+            "wgmma of warpgroup 1 of block (0, 0, 0)",
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16",
+            "k.cu:323",
+        ),
+        AccessNode(
+            "write",
+            "copies on full[0]",
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile",
+            "k.cu:140 (inlined at 563)",
+        ),
+        "wgmma.wait_group for the group that reads this memory",
+        70_000,
+        PARTS,
+        "B(3, 8) of slot 0",
+    ),
+    "race in global memory": lambda: race_view(
+        "write after write",
+        AccessNode("write", "warp 0", "st", "k.cu:3"),
+        AccessNode("write", "warp 1", "st", "k.cu:4"),
+        "a barrier",
+        0x7F00,
+        space="global",
+    ),
+    "landscape": lambda: tuner_landscape(TUNED, "tile_n", "stages", "n128_s4"),
+    "model and measurement": lambda: model_scatter(TUNED),
+    "roofline": lambda: roofline([CHIP], [RooflinePoint("square", 1365, 676e12), RooflinePoint("decode", 16, 60e12)]),
+    "layout and source": lambda: linked_source(*DERIVED),
 }

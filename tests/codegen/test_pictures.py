@@ -1,0 +1,199 @@
+"""Pictures of what the emulator reports: their numbers are those of the report, and the source's constants those of the cells they are linked with."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from stridewright import Gemm
+from stridewright.codegen.build import build
+from stridewright.codegen.emulator import DeadlockError
+from stridewright.codegen.pictures import (
+    deadlock_picture,
+    emulation_timeline,
+    race_picture,
+    roofline_points,
+    source_picture,
+    tune_points,
+)
+from stridewright.kernels.config import GemmConfig
+from stridewright.layout import SwizzledLayout
+
+CONFIG = GemmConfig().replace(tile_m=128, tile_n=128, stages=3)
+
+
+def operands(gemm: Gemm) -> list[Any]:
+    random = np.random.default_rng(0)
+    return [random.integers(-4, 5, (rows, gemm.k)).astype(ml_dtypes.bfloat16) for rows in (gemm.m, gemm.n)]
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Gemm:
+    return Gemm(256, 256, 320, config=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def timeline(gemm: Gemm) -> Any:
+    return gemm.emulate(*operands(gemm), sms=2, timeline=True).timeline
+
+
+def planted(old: str, new: str) -> Gemm:
+    gemm = Gemm(256, 256, 320, config=CONFIG)
+    assert gemm.source.count(old) == 1
+    gemm.__dict__["build"] = build(gemm.source.replace(old, new), arch="sm_90a", strict=False)
+    return gemm
+
+
+def deadlock(gemm: Gemm) -> DeadlockError:
+    with pytest.raises(DeadlockError) as caught:
+        gemm.emulate(*operands(gemm), sms=2)
+    return caught.value
+
+
+def tips(svg: str, style: str) -> list[str]:
+    return re.findall(rf'class="[^"]*\b{style}"[^>]*><title>(.*?)</title>', svg, re.DOTALL)
+
+
+def test_every_gap_of_the_tensor_core_is_explained(gemm: Gemm, timeline: Any) -> None:
+    drawing = emulation_timeline(timeline, gemm.derivation)
+    work = sorted((s.start, s.end) for s in timeline.spans if s.block == 0 and s.track == "tensor core")
+    gaps, end = [], 0.0
+    for start, until in work:
+        if start - end >= 8:
+            gaps.append((end, start))
+        end = max(end, until)
+    told = [
+        re.match(r"the tensor core stands still for (\d+) clocks, (\d+) to (\d+)", tip)
+        for tip in tips(drawing.svg(), "h5")
+    ]
+    assert len(told) == len(gaps) + 1  # and what comes after the last multiply
+    for found, (start, until) in zip(told, gaps, strict=False):
+        assert found is not None
+        assert [int(v) for v in found.groups()] == [round(until - start), round(start), round(until)]
+    assert drawing.facts["busy"] == f"{sum(b - a for a, b in work) / timeline.clocks:.1%}"
+
+
+def test_the_first_gap_is_the_first_copy(gemm: Gemm, timeline: Any) -> None:
+    tip = tips(emulation_timeline(timeline, gemm.derivation).svg(), "h5")[0]
+    assert "waits for an mbarrier" in tip
+    assert "full[0], phase 0 (parity 0) was completed" in tip
+    assert "(producer) copied last" in tip
+
+
+def test_phases_follow_each_other_and_count_every_slot(gemm: Gemm, timeline: Any) -> None:
+    """A block has two tiles of five k-steps: ten slots over a ring of three."""
+    per_barrier: dict[int, list[Any]] = {}
+    for end in timeline.phases:
+        if end.block == 0:
+            per_barrier.setdefault(end.barrier, []).append(end)
+    counts = sorted(len(ends) for ends in per_barrier.values())
+    tiles = gemm.tiles() // 2
+    assert sum(counts) == 2 * tiles * 5
+    for ends in per_barrier.values():
+        assert [end.phase for end in sorted(ends, key=lambda e: e.end)] == list(range(len(ends)))
+        assert all(end.since <= end.end for end in ends)
+
+
+def test_roles_are_read_off_what_threads_do(gemm: Gemm, timeline: Any) -> None:
+    text = emulation_timeline(timeline, gemm.derivation).text()
+    assert "(producer)" in text
+    assert "(consumer 0)" in text
+    assert "(consumer 1)" in text
+
+
+def test_a_block_that_is_not_there(timeline: Any) -> None:
+    with pytest.raises(ValueError, match="block=7: 2 blocks were emulated"):
+        emulation_timeline(timeline, block=7)
+
+
+def test_a_wrong_phase_is_a_cycle_through_the_ring() -> None:
+    gemm = planted("at.parity ^ 1)", "at.parity)")
+    error = deadlock(gemm)
+    drawing = deadlock_picture(error, gemm.derivation)
+    around = str(drawing.facts["cycle"]).split(" > ")
+    assert {"empty[0]", "full[0]"} < set(around)
+    assert len(around) == 4
+    assert "lacks 1 of 1 arrivals" in drawing.text()
+    # Without the kernel's layouts nothing is supposed: the waits alone make no cycle.
+    assert deadlock_picture(error).facts["cycle"] == ""
+    assert "mbarrier 0x" in deadlock_picture(error).text()
+
+
+def test_bytes_that_never_come_are_named() -> None:
+    gemm = planted("A_SLOT_BYTES + B_SLOT_BYTES)", "A_SLOT_BYTES + B_SLOT_BYTES + 16)")
+    error = deadlock(gemm)
+    text = deadlock_picture(error, gemm.derivation).text()
+    assert "lacks 16 bytes" in text
+    assert "more bytes were expected than came" in text
+    full = next(b for r in error.records for b, _ in r.on if b.bytes_due)
+    assert (full.pending, full.expected, full.bytes_due) == (0, 1, 16)
+    with pytest.raises(ValueError, match="no thread of block"):
+        deadlock_picture(error, block=(9, 0, 0))
+
+
+def test_a_race_is_drawn_where_it_is() -> None:
+    gemm = planted("wgmma_wait<1>();    // the", "// the")
+    races = gemm.emulate(*operands(gemm), sms=2).races
+    assert races
+    drawing = race_picture(races[0], gemm.derivation)
+    assert drawing.facts["kind"] == "write after read"
+    assert drawing.facts["part"] in ("tiles of A", "tiles of B")
+    assert drawing.facts["address"] == races[0].address
+    assert "first: read by wgmma" in drawing.text()
+    assert "second: write by copies" in drawing.text()
+
+
+def numbers(source: str) -> dict[str, int]:
+    found = re.findall(r"constexpr \w+ (\w+) = (0x[0-9a-f]+|\d+)(?:ull)?;", source)
+    return {name: int(value, 0) for name, value in found}
+
+
+def linked_cells(svg: str, name: str) -> list[int]:
+    """The bytes that stand on the cells linked with a name."""
+    cells = re.findall(
+        r'<rect [^>]*class="cell [^>]*data-link="([^"]*)"[^>]*><title>[^<]*</title></rect><text[^>]*>(\d+)</text>', svg
+    )
+    return [int(label) for links, label in cells if name in links.split()]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"tile_m": 64, "consumers": 1, "tile_n": 64}, {"tile_k": 128, "stages": 2, "tile_n": 128}]
+)
+def test_constants_are_the_distances_between_their_cells(parameters: dict[str, Any]) -> None:
+    gemm = Gemm(512, 512, 512, config=GemmConfig().replace(**parameters))
+    svg, source = source_picture(gemm).svg(), numbers(gemm.source)
+    for operand in (gemm.derivation.a, gemm.derivation.b):
+        name, layout = operand.name, operand.layout
+        assert isinstance(layout, SwizzledLayout)
+        # The swizzle is its own inverse and leaves steps of whole 8-row groups alone: what descriptors count lies under it.
+        under = {
+            2 * layout(r, k): 2 * layout.layout(r, k)
+            for r in range(operand.rows)
+            for k in range(0, gemm.config.tile.k, 8)
+        }
+        plain = {
+            what: [under[b] for b in linked_cells(svg, f"{name}-{what}")]
+            for what in ("SLOT-BYTES", "ROW-BYTES", "DESCRIPTOR")
+        }
+        assert max(plain["SLOT-BYTES"]) + 16 == source[f"{name}_SLOT_BYTES"]
+        low, high = plain["ROW-BYTES"]
+        assert high - low == source[f"{name}_ROW_BYTES"]
+        low, high = plain["DESCRIPTOR"]
+        assert (high - low) // 16 == source[f"{name}_DESCRIPTOR"] >> 32 & 0x3FFF
+        steps = [under[b] // 16 for b in linked_cells(svg, f"{name.lower()}-step-advance")]
+        assert steps == [operand.step_advance(i) for i in range(len(steps))]
+        if f"{name}_BLOCK_ADVANCE" in source and operand.rows > 64:
+            low, high = [under[b] for b in linked_cells(svg, f"{name}-BLOCK-ADVANCE")]
+            assert (high - low) // 16 == source[f"{name}_BLOCK_ADVANCE"]
+
+
+def test_points_of_a_tuner_and_of_a_roofline() -> None:
+    (point,) = tune_points([(CONFIG, 2e-6, 3e-6)])
+    assert (point.values["tile_n"], point.values["stages"], point.seconds, point.modelled) == (128, 3, 2e-6, 3e-6)
+    (point_,) = roofline_points([("x", (16, 8192, 4096), 1e-5)])
+    assert point_.intensity == 2 * 16 * 8192 * 4096 / (2 * (16 * 4096 + 8192 * 4096 + 16 * 8192))
+    assert point_.rate == 2 * 16 * 8192 * 4096 / 1e-5
