@@ -278,6 +278,57 @@ def tile_order(
     _finish(view(grouped_order(rows, columns, group), processors, panel=group), output, as_json)
 
 
+@draw.command()
+@guarded
+def source(
+    m: int = typer.Argument(4096),
+    n: int = typer.Argument(4096),
+    k: int = typer.Argument(4096),
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """The constants of a GEMM's source, linked with the cells of the layouts they come from."""
+    from stridewright import Gemm
+    from stridewright.codegen.pictures import source_picture
+
+    _finish(source_picture(Gemm(m=m, n=n, k=k)), output, as_json)
+
+
+@draw.command()
+@guarded
+def timeline(
+    m: int = typer.Argument(256),
+    n: int = typer.Argument(256),
+    k: int = typer.Argument(512),
+    block: Annotated[int, typer.Option("--block", help="Which block, counted as they start.")] = 0,
+    window: Annotated[str | None, typer.Option("--window", metavar="FROM,TO", help="Clocks to show.")] = None,
+    sms: Annotated[int, typer.Option("--sms", help="Multiprocessors: fewer, and a block works on more tiles.")] = 2,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Emulate a GEMM and draw when its units and warps work and wait (modelled)."""
+    import ml_dtypes
+    import numpy as np
+
+    from stridewright import Gemm
+    from stridewright.codegen.pictures import emulation_timeline
+
+    from .gemm_run import emulation_progress
+
+    part = None
+    if window is not None:
+        ends = window.split(",")
+        if len(ends) != 2 or not all(end.strip().isdecimal() for end in ends):
+            raise ValueError(f"--window {window}: must be two numbers of clocks, for example 0,4000")
+        part = (float(ends[0]), float(ends[1]))
+    gemm = Gemm(m=m, n=n, k=k)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
+    with emulation_progress(not as_json) as report:
+        found = gemm.emulate(a, b, sms=sms, timeline=True, progress=report)
+    _finish(emulation_timeline(found.timeline, gemm.derivation, block, part), output, as_json)
+
+
 @functools.cache
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""

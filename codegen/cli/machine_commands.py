@@ -16,6 +16,8 @@ from .output import RIGHT, WRONG, console, guarded, plain, print_json
 if TYPE_CHECKING:
     import numpy as np
 
+    from stridewright.layout.draw import Drawing
+
 _NUMPY_NAMES = {
     "u8": "uint8",
     "s8": "int8",
@@ -30,6 +32,7 @@ _NUMPY_NAMES = {
     "f64": "float64",
 }
 _SHOWN_VALUES = 8
+_SHOWN_RACES = 8
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -116,6 +119,15 @@ def _only_kernel(ptx: str) -> str:
     return str(names[0])
 
 
+def _draw(path: Path | None, drawings: list[Drawing]) -> None:
+    """The pictures, one below the other, where a file is asked for and there is something to show."""
+    from stridewright.layout.draw import stack
+
+    if path is not None and drawings:
+        whole = stack(*drawings[:_SHOWN_RACES])
+        path.write_text(whole.html() if path.suffix == ".html" else whole.svg(), encoding="utf-8")
+
+
 @guarded
 def emulate(
     file: Annotated[Path, typer.Argument(metavar="FILE.ptx", help="PTX for sm_90a or sm_100a, from any compiler.")],
@@ -139,6 +151,10 @@ def emulate(
         str, typer.Option("--numerics", help="float32, or hardware for the bits of an H200.")
     ] = "float32",
     timeline: TimelineFile = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw a deadlock or race into this .svg or .html file."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a PTX file without a GPU and report races, deadlocks and bank conflicts.
@@ -152,11 +168,14 @@ def emulate(
 
     import numpy as np
 
-    from stridewright.codegen.emulator import emulate_ptx
+    from stridewright.codegen.emulator import DeadlockError, emulate_ptx
+    from stridewright.codegen.pictures import deadlock_picture, race_picture
 
     from .gemm_run import conflict_record, conflict_text, emulation_progress, require_seed, write_timeline
 
     require_seed(seed)
+    if picture is not None and picture.suffix not in (".svg", ".html"):
+        raise ValueError(f"--picture {picture}: the name must end in .svg or .html")
     if numerics not in ("float32", "hardware"):
         raise ValueError(f"--numerics {numerics}: must be float32 or hardware")
 
@@ -164,21 +183,26 @@ def emulate(
     values = [parse_argument(text, seed) for text in arguments or []]
     sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
     start = time.perf_counter()
-    with emulation_progress(not as_json) as report:
-        result = emulate_ptx(
-            ptx,
-            name,
-            sizes[0],
-            sizes[1],
-            values,
-            cluster=sizes[2],
-            shared=shared,
-            seed=seed,
-            strict=not lenient,
-            numerics=numerics,
-            timeline=timeline is not None,
-            progress=report,
-        )
+    try:
+        with emulation_progress(not as_json) as report:
+            result = emulate_ptx(
+                ptx,
+                name,
+                sizes[0],
+                sizes[1],
+                values,
+                cluster=sizes[2],
+                shared=shared,
+                seed=seed,
+                strict=not lenient,
+                numerics=numerics,
+                timeline=timeline is not None,
+                progress=report,
+            )
+    except DeadlockError as error:
+        _draw(picture, [deadlock_picture(error)])
+        raise
+    _draw(picture, [race_picture(race) for race in result.races])
     if timeline is not None:
         write_timeline(timeline, result.timeline, as_json)
     seconds = time.perf_counter() - start

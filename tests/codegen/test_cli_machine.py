@@ -166,3 +166,44 @@ def test_cache_is_listed_shown_and_cleared(tmp_path: Path, monkeypatch: pytest.M
     assert call("cache", "show", key[:8]).exit_code == 2
     assert "removed 1 kernels" in call("cache", "clear").stdout
     assert Cache().entries() == ()
+
+
+HALF = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry half()
+{
+    .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %rd<2>; .shared .align 8 .b64 bar;
+    mov.u32 %r1, %tid.x;
+    setp.ne.u32 %p1, %r1, 0;
+    mov.u32 %r2, bar;
+    @%p1 bra $ready;
+    mbarrier.init.shared.b64 [%r2], 33;
+$ready:
+    bar.sync 0;
+    mbarrier.arrive.shared.b64 %rd1, [%r2];
+$again:
+    mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0;
+    @!%p1 bra $again;
+    ret;
+}
+"""
+
+
+def test_a_deadlock_is_drawn_where_asked_for(tmp_path: Path) -> None:
+    path, page = tmp_path / "half.ptx", tmp_path / "why.html"
+    path.write_text(HALF)
+    done = call("emulate", str(path), "--block", "32", "--picture", str(page))
+    assert done.exit_code == 1
+    drawn = page.read_text(encoding="utf-8")
+    assert "lacks 1 of 33 arrivals" in drawn
+    assert "waits for parity 0 of mbarrier" in drawn
+    assert call("emulate", str(path), "--picture", "why.png").exit_code == 2
+
+
+def test_nothing_is_drawn_of_a_run_without_fault(ptx_file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "why.svg"
+    done = call("emulate", str(ptx_file), "--arg", "f32[128]=arange", "--arg", "f32:0.5", "--picture", str(page))
+    assert done.exit_code == 0
+    assert not page.exists()

@@ -32,6 +32,8 @@ COMMANDS = {
     "tensor-map": ["(4096,4096):(4096,1)", "(64,64):(64,1)", "--swizzle", "3,3,3"],
     "fragment": ["mma.m16n8k16.f32.bf16", "D"],
     "shared-memory": ["512", "512", "256"],
+    "source": ["512", "512", "256"],
+    "timeline": ["128", "128", "128", "--window", "0,3000"],
     "tile-order": ["8", "8", "--group", "4", "--processors", "16"],
 }
 
