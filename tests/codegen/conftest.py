@@ -114,6 +114,24 @@ class FakeGpu:
 
 
 @pytest.fixture
+def numpy_values(fake_gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random operands and checks by numpy, where a test is not about them: the emulator takes its time."""
+    from stridewright.codegen import measure
+    from stridewright.codegen.check import Check, check_gemm
+
+    def fill(array: Any, seed: int, integers: bool = False, stream: Any = None) -> None:
+        drawn = np.random.default_rng(seed).standard_normal(array.shape, np.float32)
+        array.values[...] = drawn.astype(array.dtype)
+
+    def check(buffers: gpu_values.Buffers, dtype: str = "bf16", *given: Any) -> Check:
+        return check_gemm(buffers.d.values, buffers.a.values, buffers.b.values, output=dtype)
+
+    monkeypatch.setattr(gpu_values, "fill_random", fill)
+    monkeypatch.setattr(gpu_values, "check_on_gpu", check)
+    monkeypatch.setattr(measure, "check_on_gpu", check)
+
+
+@pytest.fixture
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     """The stand-in, in place of CuPy."""
     gpu = FakeGpu()
