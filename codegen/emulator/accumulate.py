@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .faults import MachineError
 from .numerics import FORMATS, to_float32
 
-__all__ = ["fused_sum", "mma_sync_sum"]
+__all__ = ["fused_sum", "mma_sync_sum", "tensor_sum"]
 
 FRACTION_BITS = 25
 """F of 16-bit and tf32 operands, and of 8-bit floats in mma.sync."""
@@ -114,6 +114,31 @@ def mma_sync_sum(
     return bits
 
 
+_LEAST = {**{name: one.least for name, one in FORMATS.items()}, "e2m1": 0, "e2m3": 0, "e3m2": -2}
+
+
+def tensor_sum(
+    left: NDArray[np.float32],
+    right: NDArray[np.float32],
+    before: NDArray[Any],
+    a_type: str,
+    b_type: str,
+    d_type: str,
+) -> NDArray[Any]:
+    """One tcgen05.mma by the model that a paper gives (MMA-Sim, arXiv 2511.10909), not measured: ``before`` + A B^T.
+
+    As ``fused_sum`` with F = 25 for every operand type. ``left`` (m, k), ``right`` (n, k) and ``before`` (m, n) are exact values; the
+    result has the bits of D.
+
+    >>> one = np.ones((1, 32), np.float32)
+    >>> tensor_sum(one, one, np.zeros((1, 1)), "e4m3", "e4m3", "f32").view(np.float32).tolist()
+    [[32.0]]
+    """
+    return _sum_of_values(
+        left.astype(np.float64), right.T, before, _LEAST[a_type], _LEAST[b_type], d_type, FRACTION_BITS, False
+    )
+
+
 def _integer_sum(
     a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], a_type: str, b_type: str, saturate: bool
 ) -> NDArray[np.uint32]:
@@ -135,18 +160,33 @@ def _float_sum(
     fraction: int,
     short: bool,
 ) -> NDArray[Any]:
-    work = _workspace(c.shape[0], c.shape[1], threading.get_ident())
-    start = work.start
     with np.errstate(invalid="ignore"):
-        left = to_float32(a, a_type).astype(np.float64)
-        right = np.ascontiguousarray(to_float32(b, b_type).T, dtype=np.float64)
-        start[...] = c.view(np.float32 if d_type == "f32" else np.float16)
+        left, right = to_float32(a, a_type).astype(np.float64), to_float32(b, b_type).T
+        start = c.view(np.float32 if d_type == "f32" else np.float16)
+        return _sum_of_values(left, right, start, FORMATS[a_type].least, FORMATS[b_type].least, d_type, fraction, short)
+
+
+def _sum_of_values(
+    left: NDArray[np.float64],
+    right: NDArray[Any],
+    before: NDArray[Any],
+    a_least: int,
+    b_least: int,
+    d_type: str,
+    fraction: int,
+    short: bool,
+) -> NDArray[Any]:
+    """The same from exact values: (m, k), (k, n), (m, n). ``a_least``: exponent of the smallest normal number."""
+    work = _workspace(before.shape[0], before.shape[1], threading.get_ident())
+    start = work.start
+    right = np.ascontiguousarray(right, dtype=np.float64)
+    start[...] = before
     special = None
     if not (np.isfinite(left).all() and np.isfinite(right).all() and np.isfinite(start).all()):
         special = _special_sum(left, right, start)
         left, right = (np.where(np.isfinite(values), values, 0.0) for values in (left, right))
         start[~np.isfinite(start)] = 0.0
-    top = _largest_exponent(work, left, right, a_type, b_type, d_type)
+    top = _largest_exponent(work, left, right, a_least, b_least, d_type)
     unit = int(top.min()) - fraction
     # 2 ** (F - E), written as the bits of a float64.
     np.subtract(fraction + 1023, top, out=work.wide, dtype=np.int64)
@@ -184,7 +224,7 @@ def _float_sum(
 
 
 def _largest_exponent(
-    work: _Workspace, left: NDArray[np.float64], right: NDArray[np.float64], a_type: str, b_type: str, d_type: str
+    work: _Workspace, left: NDArray[np.float64], right: NDArray[np.float64], a_least: int, b_least: int, d_type: str
 ) -> NDArray[np.int16]:
     """E of every sum, in ``work.top``."""
     top, pair, exponent = work.top, work.pair, work.exponent
@@ -193,8 +233,8 @@ def _largest_exponent(
     np.maximum(exponent, FORMATS[d_type].least, out=exponent)
     top[...] = exponent
     top[work.start == 0] = LEAST_EXPONENT
-    left_exponent = _exponents(left, FORMATS[a_type].least)
-    right_exponent = _exponents(right, FORMATS[b_type].least)
+    left_exponent = _exponents(left, a_least)
+    right_exponent = _exponents(right, b_least)
     for k in range(left.shape[1]):
         np.add(left_exponent[:, k, None], right_exponent[k], out=pair)
         np.maximum(top, pair, out=top)

@@ -38,6 +38,31 @@ class Owner:
             self.rows = np.ascontiguousarray(self.accumulator.registers())
         return self.rows
 
+    def value(self, index: int, g: Gang, at: int) -> Value:
+        """A register's value. Raises if a wgmma on it is still in flight."""
+        if self.accumulator.in_flight:
+            g.at = at
+            raise EmulationError(
+                f"an accumulator register is read while {self.accumulator.in_flight} wgmma on it are in flight "
+                f"(the last issued at {g.program.places[self.place]}); wgmma.wait_group must come first"
+            )
+        if self.stale:
+            g.at = at
+            raise EmulationError(
+                "a copy of accumulator registers, made while a wgmma on them was in flight, is read after a later wgmma changed "
+                f"them (issued at {g.program.places[self.place]}): what it holds is not defined"
+            )
+        return self.registers()[index]
+
+    def refuse_write(self, g: Gang, at: int) -> None:
+        """An ordinary instruction writes a register that a wgmma in flight owns."""
+        if self.accumulator.in_flight and not self.copied:
+            g.at = at
+            raise EmulationError(
+                f"an accumulator register is written while {self.accumulator.in_flight} wgmma on it are in flight (the last issued at "
+                f"{g.program.places[self.place]}); wgmma.wait_group must come first"
+            )
+
 
 class Fragment:
     """One register of an accumulator."""
@@ -49,21 +74,8 @@ class Fragment:
         self.index = index
 
     def read(self, g: Gang, at: int) -> Value:
-        """The register's value. Raises if a wgmma on it is still in flight."""
-        owner = self.owner
-        if owner.accumulator.in_flight:
-            g.at = at
-            raise EmulationError(
-                f"an accumulator register is read while {owner.accumulator.in_flight} wgmma on it are in flight "
-                f"(the last issued at {g.program.places[owner.place]}); wgmma.wait_group must come first"
-            )
-        if owner.stale:
-            g.at = at
-            raise EmulationError(
-                "a copy of accumulator registers, made while a wgmma on them was in flight, is read after a later wgmma changed "
-                f"them (issued at {g.program.places[owner.place]}): what it holds is not defined"
-            )
-        return owner.registers()[self.index]
+        """The register's value. Raises if an asynchronous instruction that writes it is still in flight."""
+        return self.owner.value(self.index, g, at)
 
 
 def take(g: Gang, R: list[Any], slot: int, at: int) -> Value:
@@ -75,14 +87,8 @@ def take(g: Gang, R: list[Any], slot: int, at: int) -> Value:
 
 
 def overwrite(g: Gang, fragment: Fragment, at: int) -> None:
-    """An ordinary instruction writes a register that a wgmma in flight owns."""
-    owner = fragment.owner
-    if owner.accumulator.in_flight and not owner.copied:
-        g.at = at
-        raise EmulationError(
-            f"an accumulator register is written while {owner.accumulator.in_flight} wgmma on it are in flight (the last issued at "
-            f"{g.program.places[owner.place]}); wgmma.wait_group must come first"
-        )
+    """An ordinary instruction writes a register that an asynchronous instruction in flight may own."""
+    fragment.owner.refuse_write(g, at)
 
 
 def share(value: Any) -> Any:

@@ -43,7 +43,7 @@ class Checks:
             for operation in (*groups.open, *(one for group in groups.closed for one in group)):
                 if not operation.done:
                     operation.complete()
-                    self._left(
+                    self.left(
                         cta,
                         f"thread {thread}",
                         operation.describe(),
@@ -52,7 +52,7 @@ class Checks:
                     )
         for base, group in cta.warpgroups.items():
             if group.queue.pending or group.queue.uncommitted:
-                self._left(
+                self.left(
                     cta,
                     f"warpgroup {base // 128}",
                     "wgmma in flight",
@@ -61,9 +61,10 @@ class Checks:
                 )
         if cta.races is not None:
             for agent, place, missing in cta.races.block_end(cta):
-                self._left(cta, agent, self.launch.program.instructions[place].opcode, str(places[place]), missing)
+                self.left(cta, agent, self.launch.program.instructions[place].opcode, str(places[place]), missing)
 
-    def _left(self, cta: Cta, agent: str, operation: str, place: str, missing: str) -> None:
+    def left(self, cta: Cta, agent: str, operation: str, place: str, missing: str) -> None:
+        """Takes in asynchronous work that a block has left behind."""
         access = Access(agent, operation, place)
         self.report(
             Race("end with work in flight", access, Access(f"block {cta.ctaid}", "end", place), cta.ctaid, 0, missing)

@@ -124,6 +124,8 @@ class Cta:
         self.free_registers = 0
         self.register_waiters: list[Gang] = []
         self.races: Any = None
+        self.tensor: Any = None
+        """Its tensor memory and what tcgen05 has in flight (tensor_state.py), from the first tcgen05 instruction on."""
 
     # -- barriers ----------------------------------------------------------------------------------------------------------------
 
@@ -205,6 +207,8 @@ class Cluster:
         self.clock: Any = None
         self.done_clock: Any = None
         self.history: list[str] = []
+        self.tensor: Any = None
+        """The race check of its tensor memories."""
         self.races = ClusterRaces(self, launch) if launch.check_races else None
         for cta in self.ctas:
             cta.races = self.races

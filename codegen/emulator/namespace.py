@@ -34,6 +34,11 @@ def namespace() -> dict[str, Any]:
         names.update(
             (name, value) for name, value in vars(module).items() if not name.startswith("_") and callable(value)
         )
+    from . import ops_tcgen05, ops_tmem
+
+    for module in (ops_tmem, ops_tcgen05):
+        names.update((name, value) for name, value in vars(module).items() if name.startswith(("tmem_", "tcgen05_")))
+    names["split_warps"] = ops_tmem.split_warps
     for name in ("EXIT", "PARK", "SPLIT", "YIELD", "guard", "guard_not", "diverge", "diverge_table"):
         names[name] = getattr(gang, name)
     return names

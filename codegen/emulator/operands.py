@@ -27,14 +27,14 @@ CHUNK = 16
 _ALL_WRITTEN = int.from_bytes(bytes([WRITTEN] * 8), "little")
 
 
-def element_addresses(word: int, rows: int, dtype: str, major: str) -> NDArray[np.int64]:
-    """The byte address of every element that one wgmma reads: (rows, k of one instruction); major "k" or "mn".
+def element_addresses(word: int, rows: int, dtype: str, major: str, arch: str = "sm_90a") -> NDArray[np.int64]:
+    """The byte address of every element that one wgmma or tcgen05.mma reads: (rows, k of one instruction); major "k" or "mn".
 
     >>> element_addresses(0x4000004000010040, 64, "bf16", "k")[1, :9].tolist()
     [1168, 1170, 1172, 1174, 1176, 1178, 1180, 1182, 1152]
     """
     try:
-        return decode_matrix_descriptor(word, "sm_90a").addresses(dtype, major, rows)
+        return decode_matrix_descriptor(word, arch).addresses(dtype, major, rows)
     except LayoutError as error:
         raise DescriptorError("unknown", str(error)) from None
 
@@ -56,8 +56,10 @@ class ChunkTable:
 
 
 @lru_cache(maxsize=16384)
-def chunk_table(words: tuple[int, ...], rows: int, dtype: str, major: str, base: int, extent: int) -> ChunkTable:
-    """The chunks that wgmmas with the descriptors ``words``, consecutive k-steps, read of one operand.
+def chunk_table(
+    words: tuple[int, ...], rows: int, dtype: str, major: str, base: int, extent: int, arch: str = "sm_90a"
+) -> ChunkTable:
+    """The chunks that wgmmas (or tcgen05.mmas) with the descriptors ``words``, consecutive k-steps, read of one operand.
 
     ``base`` and ``extent`` are the window address and size of shared memory; reading outside raises DescriptorError.
 
@@ -67,7 +69,7 @@ def chunk_table(words: tuple[int, ...], rows: int, dtype: str, major: str, base:
     """
     parts = []
     for word in words:
-        addresses = element_addresses(word, rows, dtype, major)
+        addresses = element_addresses(word, rows, dtype, major, arch)
         per_chunk = CHUNK * addresses.shape[1] // 32
         parts.append(addresses[:, ::per_chunk] if major == "k" else addresses[::per_chunk, :].T)
     # A descriptor holds 18 bits of an address; the bits above, which number the CTAs of a cluster, are the reader's own.
@@ -76,7 +78,7 @@ def chunk_table(words: tuple[int, ...], rows: int, dtype: str, major: str, base:
     if low < base or high > base + extent:
         raise DescriptorError(
             "out of bounds",
-            f"{decode_matrix_descriptor(words[0])} ({words[0]:#018x}, {major}-major, {rows} rows) reads shared addresses "
+            f"{decode_matrix_descriptor(words[0], arch)} ({words[0]:#018x}, {major}-major, {rows} rows) reads shared addresses "
             f"{low:#x}..{high - 1:#x}; this block has {base:#x}..{base + extent - 1:#x}",
         )
     index = np.ascontiguousarray((chunks - base) >> 4).astype(np.intp)

@@ -449,6 +449,8 @@ class ClusterRaces:
             return "fence.proxy.async after cp.async.wait_group, before the barrier that orders the two"
         if first == COPY:
             return "a wait on the copy's mbarrier for the phase that counts it"
+        if first == "tcgen05":
+            return "tcgen05.commit after the operation that uses this memory, and a wait for its mbarrier"
         if first == WGMMA:
             return "wgmma.wait_group for the group that reads this memory, before the barrier that hands it over"
         return (

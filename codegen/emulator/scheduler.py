@@ -194,6 +194,8 @@ class Machine:
         self.resident -= 1
         self.ended += 1
         self.launch.checks.block_end(cta)
+        if cta.tensor is not None:
+            cta.tensor.end()
 
     # -- asynchronous operations -------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from .emit import Emitter, bits_of
 from .errors import EmulationError, SourcePlace, UnsupportedInstruction
 from .flow import BRANCHES, ENDS, Block, build_blocks, liveness, post_dominators, reachable
 from .gang import EXIT, Gang
+from .isa_tcgen05 import fragment_slots
 from .isa_warp import enter_blocking, is_blocking
 from .namespace import namespace
 from .ptx import Body, Function, Instruction, Module, Variable, parse_module
@@ -291,8 +292,10 @@ def _parameters(function: Function) -> tuple[Parameter, ...]:
 
 
 def _fragment_slots(instructions: list[Instruction]) -> frozenset[int]:
-    """Slots that may hold an accumulator's register: destinations of wgmma, and whatever moves copy them to."""
+    """Slots that may hold an accumulator's register: destinations of wgmma and tcgen05.ld, and whatever moves copy them to."""
     found: set[int] = set()
+    for item in instructions:
+        found.update(fragment_slots(item))
     moves: list[tuple[int, int]] = []
     for item in instructions:
         if item.parts[:2] == ("wgmma", "mma_async") and isinstance(item.operands[0], Vector):
