@@ -76,7 +76,7 @@ class WarpGroup:
 class BulkGroups:
     """Bulk copies of one thread that a bulk_group tracks."""
 
-    __slots__ = ("agent", "closed", "groups", "open", "read")
+    __slots__ = ("agent", "closed", "groups", "open", "read", "writer", "written")
 
     def __init__(self) -> None:
         self.agent = -1
@@ -84,6 +84,9 @@ class BulkGroups:
         self.closed: list[list[Any]] = []
         self.groups = 0
         self.read = 0
+        self.writer = -1
+        self.written = 0
+        """The agent of what these copies write to global memory, and how many groups are known to have written."""
 
 
 class Cta:

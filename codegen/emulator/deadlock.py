@@ -9,6 +9,7 @@ import numpy as np
 from .cta import Cluster, NamedBarrier
 from .errors import DeadlockError
 from .ops_barrier import Waiting, Who
+from .ops_order import Polling
 from .wait_records import BarrierRecord, Party, WaitRecord
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def _wait_text(g: Gang) -> tuple[str, list[str]]:
             last = list(barrier.history)[-6:]
             history.extend(f"mbarrier {barrier.address:#x} of block {barrier.cta.ctaid}: {arrival}" for arrival in last)
         return " and ".join(texts), history
+    if isinstance(waiting, Polling):
+        return waiting.describe(g), history
     if isinstance(waiting, NamedBarrier):
         needed = waiting.expected or 32 * g.cta.alive_warps
         who = ", ".join(sorted({f"warp {warp} at {g.program.places[at]}" for warp, _, at in waiting.arrivers}))
@@ -108,7 +111,7 @@ def deadlock_error(machine: Machine, polling: bool = False) -> DeadlockError:
             continue
         text, past = _wait_text(g)
         if g.waiting is None and polling:
-            text = "something that it polls in a loop"
+            text = "something that it polls in a loop" if g.poll is None else g.poll[1].describe(g)
         records.append(WaitRecord(_party(g), _place(g), text, _waited_on(g)))
         waits.append(f"{g.who()} waits at {_place(g)} for {text}")
         for line in past:
@@ -124,7 +127,9 @@ def deadlock_error(machine: Machine, polling: bool = False) -> DeadlockError:
     if history:
         lines += ["last operations on these barriers:", *(f"  {line}" for line in history[:_MANY])]
     if machine.next_cluster < machine.clusters:
+        blocks = (machine.clusters - machine.next_cluster) * machine.cluster_size
         lines.append(
-            f"  ({machine.clusters - machine.next_cluster} clusters of the grid have not started: {machine.resident} blocks are resident)"
+            f"  {machine.clusters - machine.next_cluster} clusters ({blocks} blocks) of the grid have not started: {machine.resident} blocks are resident, at most 132 run at once, one on each SM of an "
+            "H200. Blocks that wait for one another must all be resident: make the grid smaller, or let blocks wait only for blocks before them"
         )
     return DeadlockError("\n".join(lines), tuple(waits), tuple(history), tuple(records))

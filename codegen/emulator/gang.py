@@ -32,7 +32,7 @@ class Gang:
 
     __slots__ = (
         "arrived", "at", "base", "carry", "children", "collapsed", "cta", "direct", "ended", "join", "lane", "laneid", "last_wait", "local", "mask",
-        "open", "parameters", "parent", "pc", "program", "reduced",
+        "open", "parameters", "parent", "pc", "poll", "program", "reduced",
         "registers", "start", "stop", "tid_x", "tid_y", "tid_z", "waiting", "warpid",
         "warps_cache", "width",
     )  # fmt: skip
@@ -58,6 +58,8 @@ class Gang:
         self.ended = False
         self.reduced: tuple[int, int] | None = None
         self.last_wait: Any = None
+        self.poll: Any = None
+        """The latest load or atomic that may be a poll: (instruction, what it saw)."""
         self.collapsed: dict[int, Value] = {}
         self.start = 0
         self.waiting: Any = None
@@ -180,7 +182,7 @@ class Gang:
         new.children, new.arrived, new.collapsed = [], [], {}
         new.open, new.join, new.direct, new.ended, new.lane = 0, EXIT, False, False, -1
         new.warps_cache = None
-        new.waiting = new.reduced = new.last_wait = None
+        new.waiting = new.reduced = new.last_wait = new.poll = None
         new.registers = self.registers[:]
         new.parameters = dict(self.parameters) if self.parameters else {}
         lanes = np.flatnonzero(mask)

@@ -24,6 +24,8 @@ from .shadow import Actor, Conflict, Shadow
 
 __all__ = ["GlobalShadow"]
 
+_NOTHING = np.zeros(1, np.uint32)
+
 
 class GlobalShadow:
     """The accesses to every array of a GlobalMemory.
@@ -41,10 +43,16 @@ class GlobalShadow:
     def __init__(self, memory: GlobalMemory) -> None:
         self.memory = memory
         self._shadows: dict[int, Shadow] = {}
-        self._noted: dict[int, list[tuple[Actor, NDArray[np.int64], int, int]]] = {}
+        self._noted: dict[int, list[tuple[Actor, NDArray[np.int64], int, int, bool]]] = {}
 
     def read_lanes(
-        self, actor: Actor, addresses: NDArray[Any], size: int, where: int, mask: NDArray[np.bool_] | None = None
+        self,
+        actor: Actor,
+        addresses: NDArray[Any],
+        size: int,
+        where: int,
+        mask: NDArray[np.bool_] | None = None,
+        strong: bool = False,
     ) -> list[Conflict]:
         """Notes a read of ``size`` bytes at the address of each active lane."""
         found: list[Conflict] = []
@@ -52,27 +60,38 @@ class GlobalShadow:
             shadow = self._shadows.get(start)
             if shadow is None:
                 # The copy keeps a caller from changing what is noted; of the actor only its agent and epoch will matter.
-                self._noted.setdefault(start, []).append((actor, part, size, where))
+                noted = Actor(actor.agent, actor.epoch, _NOTHING)
+                self._noted.setdefault(start, []).append((noted, part, size, where, strong))
             else:
-                found.extend(shadow.read_lanes(actor, part, size, where))
+                found.extend(shadow.read_lanes(actor, part, size, where, strong=strong))
         return found
 
     def write_lanes(
-        self, actor: Actor, addresses: NDArray[Any], size: int, where: int, mask: NDArray[np.bool_] | None = None
+        self,
+        actor: Actor,
+        addresses: NDArray[Any],
+        size: int,
+        where: int,
+        mask: NDArray[np.bool_] | None = None,
+        strong: bool = False,
     ) -> list[Conflict]:
         """Notes a write of ``size`` bytes at the address of each active lane."""
         found: list[Conflict] = []
         for start, part in self._parts(addresses, mask):
-            found.extend(self._shadow(start).write_lanes(actor, part, size, where))
+            found.extend(self._shadow(start).write_lanes(actor, part, size, where, strong=strong))
         return found
 
-    def read_rows(self, actor: Actor, starts: NDArray[np.int64], length: int, where: int) -> list[Conflict]:
+    def read_rows(
+        self, actor: Actor, starts: NDArray[np.int64], length: int, where: int, strong: bool = False
+    ) -> list[Conflict]:
         """Notes a read of ``length`` bytes at each start."""
-        return self.read_lanes(actor, starts, length, where) if length else []
+        return self.read_lanes(actor, starts, length, where, strong=strong) if length else []
 
-    def write_rows(self, actor: Actor, starts: NDArray[np.int64], length: int, where: int) -> list[Conflict]:
+    def write_rows(
+        self, actor: Actor, starts: NDArray[np.int64], length: int, where: int, strong: bool = False
+    ) -> list[Conflict]:
         """Notes a write of ``length`` bytes at each start."""
-        return self.write_lanes(actor, starts, length, where) if length else []
+        return self.write_lanes(actor, starts, length, where, strong=strong) if length else []
 
     def _shadow(self, start: int) -> Shadow:
         shadow = self._shadows.get(start)
@@ -81,8 +100,8 @@ class GlobalShadow:
             # Whole granules at the end: a store of 16 bytes may not be refined because an array ends in the middle of one.
             size = -(-allocation.data.size // 16) * 16
             shadow = self._shadows[start] = Shadow(start, size)
-            for actor, part, length, where in self._noted.pop(start, ()):
-                shadow.read_lanes(actor, part, length, where)
+            for actor, part, length, where, strong in self._noted.pop(start, ()):
+                shadow.read_lanes(actor, part, length, where, strong=strong)
         return shadow
 
     def _parts(self, addresses: NDArray[Any], mask: NDArray[np.bool_] | None) -> list[tuple[int, NDArray[np.int64]]]:

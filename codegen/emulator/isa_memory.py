@@ -1,9 +1,10 @@
-"""Loads, stores, atomics, address conversions, fences (PTX ISA 9.7.9.8 to 9.7.9.22, 9.7.13.4 to 9.7.13.8)."""
+"""Loads, stores, address conversions (PTX ISA 9.7.9.8 to 9.7.9.22). Those with an order, atomics and fences: isa_order.py."""
 
 from __future__ import annotations
 
 from .emit import SIGNED_TYPES, Emitter, bits_of, instruction
 from .isa_integer import is_sink, parameter_slot
+from .ordering import SCOPES
 from .ptx import TYPE_BYTES, Instruction
 from .ptx_operands import Bracket, Call, Immediate, Operand, Register, Symbol
 
@@ -14,11 +15,12 @@ SPACES = {
 ORDERS = frozenset(
     {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys"}
 )
+_STRONG = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
 _HINTS = ("L1::", "L2::", "level::")
 _CACHE = frozenset({"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"})
 
 
-def _split(e: Emitter, i: Instruction) -> tuple[str, frozenset[str], int, str]:
+def split_access(e: Emitter, i: Instruction) -> tuple[str, frozenset[str], int, str]:
     """(space, ordering words, elements, type) of ld, st, atom or red; unknown modifiers are refused."""
     space, count, order, kind = "generic", 1, set(), i.parts[-1]
     if kind not in TYPE_BYTES:
@@ -39,7 +41,7 @@ _STORED_ASYNC = frozenset({"b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64
 _OPERATIONS = frozenset({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas", "noftz"})
 
 
-def _address(e: Emitter, operand: Operand, space: str) -> str:
+def address_of(e: Emitter, operand: Operand, space: str) -> str:
     if isinstance(operand, Bracket) and space in ("shared", "cluster"):
         base = operand.base
         if isinstance(base, Register) and bits_of(base.type) == 64:
@@ -48,9 +50,21 @@ def _address(e: Emitter, operand: Operand, space: str) -> str:
     return e.address(operand)
 
 
+def is_strong(order: frozenset[str]) -> bool:
+    """Whether these ordering words make an access strong."""
+    return bool(order & _STRONG)
+
+
+def scope_of(order: frozenset[str], default: str) -> int:
+    """The number of the scope among ordering words; volatile and mmio are of the whole system (PTX ISA, "Operation types")."""
+    if order & {"volatile", "mmio"}:
+        return SCOPES["sys"]
+    return next((SCOPES[word] for word in order if word in SCOPES), SCOPES[default])
+
+
 @instruction("ld", "ldu")
 def _ld(e: Emitter, i: Instruction) -> None:
-    space, order, count, kind = _split(e, i)
+    space, _, count, kind = split_access(e, i)
     source = i.operands[1]
     items = e.items(i.operands[0])
     if len(items) != count:
@@ -60,15 +74,14 @@ def _ld(e: Emitter, i: Instruction) -> None:
         _ld_param(e, i, source, items, kind)
         return
     e.at()
-    address = _address(e, source, space)
+    address = address_of(e, source, space)
     name = e.name()
-    ordering = f", {sorted(order)!r}" if order - {"weak", "volatile"} else ""
-    e.line(f"{name} = load_{space}(g, {e.mask}, {address}, {width}, {count}{ordering})")
+    e.line(f"{name} = load_{space}(g, {e.mask}, {address}, {width}, {count})")
     for number, item in enumerate(items):
-        _widen(e, item, name if count == 1 else f"{name}[{number}]", kind)
+        widen(e, item, name if count == 1 else f"{name}[{number}]", kind)
 
 
-def _widen(e: Emitter, item: Operand, text: str, kind: str) -> None:
+def widen(e: Emitter, item: Operand, text: str, kind: str) -> None:
     if is_sink(item):
         return
     own = bits_of(getattr(item, "type", kind))
@@ -83,15 +96,15 @@ def _ld_param(e: Emitter, i: Instruction, source: Bracket, items: tuple[Operand,
     for number, item in enumerate(items):
         piece = Bracket(source.base, int(source.amount) + number * width, ())
         if isinstance(source.base, Call):
-            _widen(e, item, parameter_slot(e, piece), kind)
+            widen(e, item, parameter_slot(e, piece), kind)
         elif isinstance(source.base, Symbol) and source.base.name in e.parameters:
             offset = e.parameters[source.base.name] + int(piece.amount)
-            _widen(e, item, f"g.cta.launch.parameter({offset}, {width})", kind)
+            widen(e, item, f"g.cta.launch.parameter({offset}, {width})", kind)
         else:
             e.at()
             name = e.name()
             e.line(f"{name} = load_generic(g, {e.mask}, {e.address(piece)}, {width}, 1)")
-            _widen(e, item, name, kind)
+            widen(e, item, name, kind)
 
 
 @instruction("st")
@@ -99,7 +112,7 @@ def _st(e: Emitter, i: Instruction) -> None:
     if i.parts[1] == "async":
         _st_async(e, i)
         return
-    space, order, count, kind = _split(e, i)
+    space, order, count, kind = split_access(e, i)
     items = e.items(i.operands[1])
     width = TYPE_BYTES[kind]
     if len(items) != count:
@@ -113,10 +126,13 @@ def _st(e: Emitter, i: Instruction) -> None:
             e.line(f"{parameter_slot(e, Bracket(target.base, int(target.amount) + number * width, ()))} = {value}")
         return
     e.at()
-    address = _address(e, target, space)
-    ordering = f", {sorted(order)!r}" if order - {"weak", "volatile"} else ""
+    address = address_of(e, target, space)
     packed = values[0] if count == 1 else f"({', '.join(values)},)"
-    e.line(f"store_{space}(g, {e.mask}, {address}, {packed}, {width}, {count}{ordering})")
+    if is_strong(order):
+        releases, scope = "release" in order, scope_of(order, "sys")
+        e.line(f"strong_store(g, {e.mask}, {space!r}, {address}, {packed}, {width}, {count}, {releases}, {scope})")
+    else:
+        e.line(f"store_{space}(g, {e.mask}, {address}, {packed}, {width}, {count})")
 
 
 def _st_async(e: Emitter, i: Instruction) -> None:
@@ -132,60 +148,11 @@ def _st_async(e: Emitter, i: Instruction) -> None:
         e.unsupported(f"{len(items)} sources of {width} bytes")
     values = "".join(f"{e.use(item, 8 * width, kind)}, " for item in items)
     if "shared::cluster" in i.parts:
-        target, barrier = (_address(e, i.operands[n], "cluster") for n in (0, 2))
+        target, barrier = (address_of(e, i.operands[n], "cluster") for n in (0, 2))
     else:
         target, barrier = (f"shared_of_generic(g, {e.address(i.operands[n], 64)})" for n in (0, 2))
     e.at()
     e.line(f"store_async(g, {e.mask}, {target}, {barrier}, ({values}), {width})")
-
-
-@instruction("atom", "red")
-def _atom(e: Emitter, i: Instruction) -> None:
-    space, order, count, kind = _split(e, i)
-    operation = next((part for part in i.parts if part in _OPERATIONS - {"noftz"}), "")
-    if i.parts[1] == "async" or not operation:
-        e.unsupported("this form")
-    width = bits_of(kind)
-    operands = i.operands if i.parts[0] == "atom" else (Symbol("_"), *i.operands)
-    address = _address(e, operands[1], space)
-    if count > 1:
-        _atom_vector(e, space, order, count, kind, operation, operands, address)
-        return
-    values = [e.use(operand, width, kind) for operand in operands[2:4]]
-    if len(operands) > (4 if operation == "cas" else 3):
-        e.unsupported("a cache policy operand")
-    e.at()
-    name = e.name()
-    e.line(
-        f"{name} = atomic(g, {e.mask}, {space!r}, {operation!r}, {kind!r}, {address}, ({', '.join(values)},), {sorted(order)!r})"
-    )
-    e.put(operands[0], name, width)
-
-
-def _atom_vector(
-    e: Emitter,
-    space: str,
-    order: frozenset[str],
-    count: int,
-    kind: str,
-    operation: str,
-    operands: tuple[Operand, ...],
-    address: str,
-) -> None:
-    """atom and red of a vector: an atomic on each element by itself (PTX ISA, .vec_16_bit, .vec_32_bit)."""
-    width = bits_of(kind)
-    if operation not in ("add", "min", "max") or space not in ("global", "generic") or len(operands) > 3:
-        e.unsupported("this form")
-    values = [e.use(item, width, kind) for item in e.items(operands[2])]
-    results = e.items(operands[0]) if not is_sink(operands[0]) else (Symbol("_"),) * count
-    if len(values) != count or len(results) != count:
-        e.unsupported(f"{len(values)} elements")
-    e.at()
-    for number, (value, result) in enumerate(zip(values, results, strict=True)):
-        name = e.name()
-        at = f"wrap_add({address}, {number * width // 8}, 64)"
-        e.line(f"{name} = atomic(g, {e.mask}, {space!r}, {operation!r}, {kind!r}, {at}, ({value},), {sorted(order)!r})")
-        e.put(result, name, width)
 
 
 @instruction("cvta")
@@ -238,43 +205,6 @@ def _prefetch(e: Emitter, i: Instruction) -> None:
 def _createpolicy(e: Emitter, i: Instruction) -> None:
     """A cache policy changes no value: any number stands for it."""
     e.put(i.operands[0], "0", 64)
-
-
-@instruction("fence", "membar")
-def _fence(e: Emitter, i: Instruction) -> None:
-    parts = i.parts[1:]
-    e.at()
-    if parts[:2] == ("proxy", "async") or (parts[0] == "proxy" and parts[1].startswith("async")):
-        space = parts[2] if len(parts) > 2 else "all"
-        if space not in ("all", "global", "shared::cta", "shared::cluster"):
-            e.unsupported()
-        e.line(f"fence_proxy_async(g, {e.mask}, {space!r})")
-    elif parts[0] == "proxy" and parts[1] == "tensormap::generic":
-        if "acquire" in parts:
-            if immediate_int(e, i.operands[1]) != 128:
-                e.unsupported("a size other than 128")
-            e.line(f"tensor_map_acquire(g, {e.mask}, {e.address(i.operands[0], 64)})")
-        e.line(f"fence_thread(g, {e.mask}, {parts[-1]!r})")
-    elif parts[0] == "proxy" and parts[1] == "alias":
-        pass
-    elif parts[0] == "mbarrier_init":
-        e.line(f"fence_mbarrier_init(g, {e.mask})")
-    elif set(parts) <= {
-        "sc",
-        "acq_rel",
-        "acquire",
-        "release",
-        "cta",
-        "cluster",
-        "gpu",
-        "gl",
-        "sys",
-        "sync_restrict::shared::cta",
-        "sync_restrict::shared::cluster",
-    }:
-        e.line(f"fence_thread(g, {e.mask}, {parts[-1]!r})")
-    else:
-        e.unsupported()
 
 
 def immediate_int(e: Emitter, operand: Operand) -> int:

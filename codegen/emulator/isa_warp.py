@@ -14,6 +14,9 @@ BLOCKING: dict[str, Block] = {}
 """Instructions that may have to wait. Each is a block of its own; its text ends in the block that follows, or PARK."""
 
 
+_LOCAL_SPACES = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param", "const"})
+
+
 def blocking(*names: str) -> Callable[[Block], Block]:
     """Enters a function in BLOCKING."""
 
@@ -27,6 +30,8 @@ def blocking(*names: str) -> Callable[[Block], Block]:
 
 def is_blocking(i: Instruction) -> Block | None:
     """The emitter of an instruction that may wait, or None."""
+    if i.parts[0] in ("ld", "atom") and _LOCAL_SPACES & frozenset(i.parts):
+        return None  # only global memory is polled
     for length in (3, 2, 1):
         found = BLOCKING.get(".".join(i.parts[:length]))
         if found is not None:

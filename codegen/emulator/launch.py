@@ -18,9 +18,10 @@ from .checks import Checks
 from .errors import EmulationError
 from .faults import MachineError
 from .global_memory import GlobalMemory
-from .global_races import GlobalRaces, orders_blocks
+from .global_races import GlobalRaces, OrderedRaces, orders_blocks
 from .matrix import Numerics
 from .ops_tensor_map import DeviceTensorMaps
+from .ordering import Order
 from .progress import Progress, Watch
 from .ptx import TYPE_BYTES
 from .ptx_text import parse_number
@@ -118,7 +119,11 @@ class Launch:
         self.checks = Checks(self)
         several = self.grid[0] * self.grid[1] * self.grid[2] > 1
         ordered = any(orders_blocks(item) for item in program.instructions) if several else False
-        self.global_races = GlobalRaces(self) if check_races and several and not ordered else None
+        self.order = Order(self) if check_races and ordered else None
+        """What warps know of each other through global memory, where blocks may be ordered by it."""
+        self.global_races: GlobalRaces | None = None
+        if check_races and several:
+            self.global_races = GlobalRaces(self) if self.order is None else OrderedRaces(self, self.order)
 
     # -- validity ----------------------------------------------------------------------------------------------------------------
 

@@ -228,18 +228,14 @@ def _try_wait_lanes(
 
 def fence_proxy_async(g: Gang, m: Any, space: str) -> None:
     """fence.proxy.async: generic accesses before it are ordered with asynchronous ones after it."""
-    if g.cta.races is not None and space != "global":
-        g.cta.races.fence_proxy(g, m)
+    if g.cta.races is not None:
+        g.cta.races.fence_proxy(g, m, space)
 
 
 def fence_mbarrier_init(g: Gang, m: Any) -> None:
     """fence.mbarrier_init."""
     if g.cta.races is not None:
         g.cta.races.fence_barrier_init(g, m)
-
-
-def fence_thread(g: Gang, m: Any, scope: str) -> None:
-    """fence and membar: ordering of a thread's own accesses, which the emulator always keeps."""
 
 
 def owner_of(cta: Cta, address: int) -> Cta:

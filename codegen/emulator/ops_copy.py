@@ -114,11 +114,14 @@ def tensor_load(
                 _inside(cta, places)
                 stamp = cta.races.bulk_load(g, lane, cta, places, one)
             targets.append((cta, address, one, stamp))
+        issued = None if launch.global_races is None else launch.global_races.load(g, lane, targets[0][2])
 
-        def move(cta: Cta, address: int, bound: Any = bound, position: Any = position, at: int = g.at) -> int:
+        def move(
+            cta: Cta, address: int, bound: Any = bound, position: Any = position, at: int = g.at, issued: Any = issued
+        ) -> int:
             copied = tensor_copy.load(bound, position, cta.shared, address)
-            if launch.global_races is not None:
-                launch.global_races.rows(cta, bound, copied, at, False)
+            if issued is not None:
+                issued.rows(*copied.global_rows(), at, False)
             return int(copied.bytes)
 
         g.cta.machine.fly(InFlight(g, targets, move, ("tensor load of box", position, bound)))
@@ -152,8 +155,24 @@ def bulk_load(
             _inside(home, [(at, at + length)])
             home.races.bulk_source(g, lane, home, [(at, at + length)], targets[0][2])
 
-        def move(cta: Cta, address: int, at: int = at, length: int = length, home: Cta | None = home) -> int:
+        issued = (
+            None
+            if home is not None or launch.global_races is None
+            else launch.global_races.load(g, lane, targets[0][2])
+        )
+
+        def move(
+            cta: Cta,
+            address: int,
+            at: int = at,
+            length: int = length,
+            home: Cta | None = home,
+            issued: Any = issued,
+            place: int = g.at,
+        ) -> int:
             if home is None:
+                if issued is not None:
+                    issued.rows(np.array([at], np.int64), length, place, False)
                 return bulk_copy.load(launch.memory, at, cta.shared, address, length)
             if reduction is not None:
                 bulk_copy.reduce_between(home.shared, at, cta.shared, address, length, kind, reduction)
@@ -203,6 +222,12 @@ def _lanes(g: Gang, m: Any) -> Any:
     return range(g.width) if m is None else np.flatnonzero(m).tolist()
 
 
+def _issued_store(g: Gang, lane: int) -> Any:
+    """A store as an agent of the check of global memory, if there is one."""
+    races = g.cta.launch.global_races
+    return None if races is None else races.store(g, lane, _groups(g, lane))
+
+
 def _issue_store(g: Gang, lane: int, ranges: Any, move: Any, text: _Text) -> None:
     groups = _groups(g, lane)
     if g.cta.races is not None:
@@ -219,21 +244,25 @@ def tensor_store(
     g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...], source: Value, reduction: str | None
 ) -> None:
     """cp.async.bulk.tensor out of shared memory, and cp.reduce.async.bulk.tensor."""
-    launch = g.cta.launch
+    launch, machine = g.cta.launch, g.cta.machine
     shared = g.cta.shared
     for lane, (at, start, *where) in each_thread(g, m, tensor, source, *coordinates):
         bound = launch.tensor_map(at, g.cta)
         position = tuple(signed(one, 32) for one in where)
         tensor_copy.check(bound, position, start, store=True)
         ranges = tensor_copy.shared_ranges(bound, start)
+        issued = _issued_store(g, lane)
 
-        def move(bound: Any = bound, position: Any = position, start: int = start, at: int = g.at) -> None:
+        def move(
+            bound: Any = bound, position: Any = position, start: int = start, at: int = g.at, issued: Any = issued
+        ) -> None:
             if reduction is None:
                 copied = tensor_copy.store(bound, position, shared, start)
-                if launch.global_races is not None:
-                    launch.global_races.rows(g.cta, bound, copied, at, True)
             else:
-                tensor_copy.reduce(bound, position, shared, start, reduction)
+                copied = tensor_copy.reduce(bound, position, shared, start, reduction)
+            if issued is not None:
+                issued.rows(*copied.global_rows(), at, True, reduction is not None)
+            machine.global_written()
 
         _issue_store(g, lane, ranges, move, ("tensor store to box", position, bound))
 
@@ -242,14 +271,20 @@ def bulk_store(
     g: Gang, m: Any, target: Value, source: Value, size: Value, reduction: str | None, kind: str | None
 ) -> None:
     """cp.async.bulk out of shared memory."""
-    memory, shared = g.cta.launch.memory, g.cta.shared
+    launch, machine, shared = g.cta.launch, g.cta.machine, g.cta.shared
     for lane, (to, at, length) in each_thread(g, m, target, source, size):
+        issued = _issued_store(g, lane)
 
-        def move(to: int = to, at: int = at, length: int = length) -> None:
+        def move(to: int = to, at: int = at, length: int = length, issued: Any = issued, place: int = g.at) -> None:
             if reduction is None or kind is None:
-                bulk_copy.store(memory, to, shared, at, length)
+                bulk_copy.store(launch.memory, to, shared, at, length)
             else:
-                bulk_copy.reduce(memory, to, shared, at, length, kind, reduction)
+                bulk_copy.reduce(launch.memory, to, shared, at, length, kind, reduction)
+            if issued is not None:
+                # A reduction's steps are relaxed atomics at the scope of the device (PTX ISA, "cp.reduce.async.bulk").
+                strong = reduction is not None
+                issued.rows(np.array([to], np.int64), length, place, True, strong)
+            machine.global_written()
 
         _issue_store(g, lane, [(at, at + length)], move, ("bulk store of bytes", length, None))
 
@@ -274,6 +309,8 @@ def bulk_wait(g: Gang, m: Any, pending: int, read: bool) -> None:
             for operation in groups.closed.pop(0):
                 operation.complete()
             groups.read += 1
+        if not read:
+            groups.written = max(groups.written, groups.groups - pending)
         if g.cta.races is not None:
             g.cta.races.bulk_wait(g, lane, groups)
 
@@ -337,10 +374,19 @@ def copy_async(g: Gang, m: Any, target: Value, source: Value, size: int, filled:
         if cta.races is not None:
             cta.races.copy_async(g, warp, mask, to, size, copies)
 
+        _source_lanes(g, mask & (sizes > 0), at, size)
+
         def move(mask: Any = mask) -> None:
             bulk_copy.copy_lanes(cta.launch.memory, at, cta.shared, to, size, sizes, mask)
 
         copies.open.append(move)
+
+
+def _source_lanes(g: Gang, mask: Any, at: Any, size: int) -> None:
+    """What cp.async reads of global memory, taken as read when it is issued."""
+    races = g.cta.launch.global_races
+    if races is not None and mask.any():
+        races.lanes(g, mask, at, size, g.at, False)
 
 
 def copy_commit(g: Gang, m: Any) -> None:

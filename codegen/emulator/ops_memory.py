@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import convert_values as cv
 from .cta import RANK_SHIFT, Cta
 from .errors import EmulationError
-from .values import MASK, UNSIGNED, Value, add_carry, cast, compare, extend, select
+from .values import MASK, UNSIGNED, Value, cast, extend, select
 
 if TYPE_CHECKING:
     from .gang import Gang
@@ -27,7 +26,8 @@ def array_of(value: Value, width: int, lanes: int) -> Any:
     return np.full(lanes, value, UNSIGNED[8 * width])
 
 
-def _first_lane(g: Gang, m: Any) -> int:
+def first_lane_of(g: Gang, m: Any) -> int:
+    """The first thread that executes."""
     return 0 if m is None else int(m.argmax())
 
 
@@ -49,7 +49,7 @@ def _split_int(word: int, width: int, count: int) -> Any:
 # -- shared ----------------------------------------------------------------------------------------------------------------------
 
 
-def load_shared(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+def load_shared(g: Gang, m: Any, address: Value, width: int, count: int) -> Any:
     """ld.shared: a value, or a list of `count` values."""
     return _load_block(g, m, g.cta, address, width, count)
 
@@ -73,7 +73,7 @@ def _load_bytes(g: Gang, m: Any, cta: Cta, address: Value, width: int, count: in
     return found if count == 1 and found.ndim == 1 else list(found)
 
 
-def store_shared(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+def store_shared(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
     """st.shared."""
     _store_block(g, m, g.cta, address, value, width, count)
 
@@ -130,7 +130,7 @@ def _store_bytes(g: Gang, m: Any, cta: Cta, address: Value, value: Any, width: i
         cta.shared.scatter(address, np.array([array_of(part, width, lanes) for part in value]), width, count, m)
 
 
-def _by_block(g: Gang, m: Any, address: Value) -> Any:
+def block_of_address(g: Gang, m: Any, address: Value) -> Any:
     """The blocks of a cluster that addresses name: one block, or (block, mask) for each."""
     if address.__class__ is int:
         return g.cta.cluster.of_address(address)
@@ -143,9 +143,9 @@ def _by_block(g: Gang, m: Any, address: Value) -> Any:
     return [(g.cta.cluster.of_address(int(r) << RANK_SHIFT), every & (ranks == r)) for r in np.unique(active)]
 
 
-def load_cluster(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+def load_cluster(g: Gang, m: Any, address: Value, width: int, count: int) -> Any:
     """ld.shared::cluster."""
-    where = _by_block(g, m, address)
+    where = block_of_address(g, m, address)
     if isinstance(where, Cta):
         return _load_block(g, m, where, address, width, count)
     total: Any = None
@@ -160,9 +160,9 @@ def load_cluster(g: Gang, m: Any, address: Value, width: int, count: int, order:
     return total
 
 
-def store_cluster(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+def store_cluster(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
     """st.shared::cluster."""
-    where = _by_block(g, m, address)
+    where = block_of_address(g, m, address)
     if isinstance(where, Cta):
         _store_block(g, m, where, address, value, width, count)
         return
@@ -173,15 +173,15 @@ def store_cluster(g: Gang, m: Any, address: Value, value: Any, width: int, count
 # -- global, constant, local -----------------------------------------------------------------------------------------------------
 
 
-def load_global(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+def load_global(g: Gang, m: Any, address: Value, width: int, count: int) -> Any:
     """ld.global."""
     found = load_const(g, m, address, width, count)
     if g.cta.launch.global_races is not None:
-        g.cta.launch.global_races.lanes(g.cta, m, address, width * count, g.at, False)
+        g.cta.launch.global_races.lanes(g, m, address, width * count, g.at, False)
     return found
 
 
-def load_const(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+def load_const(g: Gang, m: Any, address: Value, width: int, count: int) -> Any:
     """ld.const: constant variables lie in global memory here."""
     memory = g.cta.launch.memory
     if address.__class__ is int:
@@ -194,15 +194,21 @@ def load_const(g: Gang, m: Any, address: Value, width: int, count: int, order: A
     return found if count == 1 and found.ndim == 1 else list(found)
 
 
-def store_global(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+def store_global(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
     """st.global."""
     g.cta.machine.idle = 0
-    _store_global_bytes(g, m, address, value, width, count)
-    if g.cta.launch.global_races is not None:
-        g.cta.launch.global_races.lanes(g.cta, m, address, width * count, g.at, True)
+    store_global_bytes(g, m, address, value, width, count)
+    launch = g.cta.launch
+    if launch.global_races is not None:
+        launch.global_races.lanes(g, m, address, width * count, g.at, True)
+        if launch.order is not None:
+            launch.order.overwrote(m, address)
+    if g.cta.machine.polled is not None:
+        g.cta.machine.global_written(address, width * count)
 
 
-def _store_global_bytes(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
+def store_global_bytes(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
+    """The bytes of a store, without its checks."""
     memory = g.cta.launch.memory
     if address.__class__ is int:
         lane = _last_lane(g, m)
@@ -229,7 +235,7 @@ def _local(g: Gang) -> Any:
     return g.local
 
 
-def load_local(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+def load_local(g: Gang, m: Any, address: Value, width: int, count: int) -> Any:
     """ld.local: every thread has its own bytes."""
     local = _local(g)
     addresses = array_of(address, 8, g.width).astype(np.int64)
@@ -242,7 +248,7 @@ def load_local(g: Gang, m: Any, address: Value, width: int, count: int, order: A
     return found[0] if count == 1 else found
 
 
-def store_local(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+def store_local(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
     """st.local."""
     local = _local(g)
     addresses = array_of(address, 8, g.width).astype(np.int64)
@@ -276,7 +282,8 @@ def _space_of(address: int) -> str:
     return "global"
 
 
-def _spaces(g: Gang, m: Any, address: Value) -> list[tuple[str, Any, Value]]:
+def spaces_of(g: Gang, m: Any, address: Value) -> list[tuple[str, Any, Value]]:
+    """(state space, threads, address there) of generic addresses."""
     if address.__class__ is int:
         space = _space_of(address)
         return [(space, m, _strip(address, space))]
@@ -299,7 +306,7 @@ def _strip(address: Value, space: str) -> Value:
     return offset.astype(np.uint32) if space == "cluster" else offset
 
 
-def load_param(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+def load_param(g: Gang, m: Any, address: Value, width: int, count: int) -> Any:
     """A load from the parameter block by address."""
     parameter = g.cta.launch.parameter
     if address.__class__ is int:
@@ -313,31 +320,41 @@ def load_param(g: Gang, m: Any, address: Value, width: int, count: int, order: A
     return found[0] if count == 1 else found
 
 
+def load_of_space(space: str) -> Any:
+    """The load function of a state space other than generic."""
+    return {"shared": load_shared, "const": load_const, **_LOADS}[space]
+
+
+def store_of_space(space: str) -> Any:
+    """The store function of a state space other than generic."""
+    return {"shared": store_shared, "global": store_global, "cluster": store_cluster, "local": store_local}[space]
+
+
 _LOADS = {"global": load_global, "cluster": load_cluster, "local": load_local, "param": load_param}
 
 
-def load_generic(g: Gang, m: Any, address: Value, width: int, count: int, order: Any = None) -> Any:
+def load_generic(g: Gang, m: Any, address: Value, width: int, count: int) -> Any:
     """ld without a state space."""
-    parts = _spaces(g, m, address)
+    parts = spaces_of(g, m, address)
     if len(parts) == 1:
         space, mask, stripped = parts[0]
-        return _LOADS[space](g, mask, stripped, width, count, order)
+        return _LOADS[space](g, mask, stripped, width, count)
     total: Any = None
     for space, mask, stripped in parts:
         safe = np.where(mask, stripped, stripped[int(mask.argmax())])
-        found = _LOADS[space](g, mask, safe, width, count, order)
+        found = _LOADS[space](g, mask, safe, width, count)
         found = [found] if count == 1 else found
         total = found if total is None else [select(mask, a, b, 8 * width) for a, b in zip(found, total, strict=True)]
     return total[0] if count == 1 else total
 
 
-def store_generic(g: Gang, m: Any, address: Value, value: Any, width: int, count: int, order: Any = None) -> None:
+def store_generic(g: Gang, m: Any, address: Value, value: Any, width: int, count: int) -> None:
     """st without a state space."""
-    for space, mask, stripped in _spaces(g, m, address):
+    for space, mask, stripped in spaces_of(g, m, address):
         if space == "param":
             raise EmulationError("a store to a kernel's parameters")
         store = {"global": store_global, "cluster": store_cluster, "local": store_local}[space]
-        store(g, mask, stripped, value, width, count, order)
+        store(g, mask, stripped, value, width, count)
 
 
 def from_generic(address: Value, space: str) -> Value:
@@ -371,7 +388,7 @@ def is_space(g: Gang, address: Value, space: str) -> Value:
 
 def shared_of_generic(g: Gang, address: Value) -> Value:
     """The shared::cluster address behind a generic one."""
-    for space, _, stripped in _spaces(g, g.mask, address):
+    for space, _, stripped in spaces_of(g, g.mask, address):
         if space != "cluster":
             raise EmulationError(f"a generic address of {space} memory where one of shared memory is needed")
         return stripped
@@ -399,73 +416,7 @@ def address_rank(g: Gang, address: Value, width: int, generic: bool) -> Value:
     return cast(local >> RANK_SHIFT, 32)
 
 
-# -- atomics ---------------------------------------------------------------------------------------------------------------------
-
-
-def _combine(operation: str, kind: str, old: Any, values: list[Any]) -> Any:
-    width = old.dtype.itemsize * 8
-    b = values[0]
-    if kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
-        function = {"add": cv.float_add, "min": cv.float_min, "max": cv.float_max}.get(operation)
-        if function is not None:
-            return function((old, b), kind, "rn", False)
-    if operation == "add":
-        return add_carry(old, b, 0, width)[0]
-    if operation in ("min", "max"):
-        return select(compare(old, b, width, kind[0] == "s", "lt" if operation == "min" else "gt"), old, b, width)
-    if operation in ("and", "or", "xor"):
-        return old & b if operation == "and" else old | b if operation == "or" else old ^ b
-    if operation == "exch":
-        return b
-    if operation == "cas":
-        return select(old == b, values[1], old, width)
-    one = UNSIGNED[width](1)
-    if operation == "inc":
-        return select(old >= b, 0, old + one, width)
-    return select((old == 0) | (old > b), b, old - one, width)
-
-
-def atomic(
-    g: Gang, m: Any, space: str, operation: str, kind: str, address: Value, values: tuple[Value, ...], order: Any
-) -> Any:
-    """atom and red: returns the old values."""
-    width = {"b": 1, "u": 1, "s": 1, "f": 1}[kind[0]] and int(
-        "".join(c for c in kind.split("x")[0] if c.isdigit())
-    ) // 8
-    if kind.endswith("x2"):
-        width *= 2
-    if space == "generic":
-        parts = _spaces(g, m, address)
-        if len(parts) != 1:
-            raise EmulationError("an atomic on addresses of several state spaces at once is not modelled")
-        space, m, address = parts[0]
-    lanes = g.width
-    single = (
-        address.__class__ is int
-        and all(value.__class__ is int for value in values)
-        and (m is not None and m.sum() == 1)
-    )
-    addresses = array_of(address, 8 if space == "global" else 4, lanes)
-    operands = [array_of(value, width, lanes) for value in values]
-
-    def change(old: Any, who: Any) -> Any:
-        new = _combine(operation, kind, old, [operand[who] for operand in operands])
-        if bool((new != old).any()):
-            g.cta.machine.idle = 0  # an atomic that changes nothing is a poll
-        return new
-
-    if space == "global":
-        old = g.cta.launch.memory.update(addresses, width, change, m)
-    else:
-        where = _by_block(g, m, address) if space == "cluster" else g.cta
-        if not isinstance(where, Cta):
-            raise EmulationError("an atomic on shared memory of several blocks at once is not modelled")
-        if where.races is not None:
-            where.races.atomic(g, m, where, address, width)
-        old = where.shared.update(addresses, width, change, m)
-    if single:
-        return int(old[_first_lane(g, m)])
-    return old
+# -- others ----------------------------------------------------------------------------------------------------------------------
 
 
 def extend_value(value: Value, source: int, width: int) -> Value:

@@ -87,7 +87,7 @@ def tensor_map_copy(g: Gang, m: Any, target: Value, source: Value) -> None:
             cta.races.generic(g, m, cta, at, MAP_BYTES, False)
         launch.memory.write(to, cta.shared.read(at, MAP_BYTES))
         if launch.global_races is not None:
-            launch.global_races.lanes(cta, m, to, MAP_BYTES, g.at, True)
+            launch.global_races.lanes(g, m, to, MAP_BYTES, g.at, True)
         launch.device_maps.changed(to)
 
 

@@ -60,8 +60,11 @@ class ClusterRaces:
         self.agents: list[tuple[str, str]] = [
             (WARP, f"warp {warp} of block {cta.ctaid}") for cta in cluster.ctas for warp in range(self.warps)
         ]
-        self.clocks = np.zeros((count, 2, count + 64), np.uint32)
-        """[warp, 0]: before its generic accesses; [warp, 1]: before asynchronous operations that it issues."""
+        # The third row is only looked at where blocks are ordered through global memory.
+        self.proxies = 3 if launch.order is not None else 2
+        self.clocks = np.zeros((count, self.proxies, count + 64), np.uint32)
+        """[warp, 0]: before its generic accesses; [warp, 1]: before asynchronous operations that it issues on shared memory; [warp, 2]: on
+        global memory."""
         self.clocks[np.arange(count), 0, np.arange(count)] = 1
         self.shadows: dict[int, Shadow] = {}
         self.fenced_inits: list[Barrier] = []
@@ -76,11 +79,11 @@ class ClusterRaces:
         self.agents.append((kind, text))
         if len(self.agents) > self.clocks.shape[2]:
             old = self.clocks
-            self.clocks = np.zeros((old.shape[0], 2, 2 * old.shape[2]), np.uint32)
+            self.clocks = np.zeros((old.shape[0], self.proxies, 2 * old.shape[2]), np.uint32)
             self.clocks[:, :, : old.shape[2]] = old
         return len(self.agents) - 1
 
-    def _rows(self, g: Gang, m: Any) -> Sequence[int]:
+    def rows(self, g: Gang, m: Any) -> Sequence[int]:
         """Clock rows of the warps of the threads in m."""
         base = g.cta.rank * self.warps
         if m is None or m is g.mask:
@@ -105,7 +108,11 @@ class ClusterRaces:
             held = np.pad(held, ((0, 0), (0, mine.shape[1] - held.shape[1])))
         return np.maximum(held, mine, out=held)
 
-    def _acquire(self, row: int, clock: Any) -> None:
+    def release_column(self, whose: str) -> int:
+        """A column for the releases of a warp, of this cluster or another, through global memory (ordering.py)."""
+        return self._agent("release", f"releases of {whose}")
+
+    def acquire(self, row: int, clock: Any) -> None:
         if clock is not None:
             mine = self.clocks[row, :, : clock.shape[1]]
             np.maximum(mine, clock, out=mine)
@@ -133,7 +140,7 @@ class ClusterRaces:
         shadow = self._shadow(cta)
         if cta is not g.cta:
             self.remote_access(g, m, cta)
-        for row in self._rows(g, m):
+        for row in self.rows(g, m):
             clock = self.clocks[row, 0]
             actor = Actor(row, int(clock[row]), clock)
             if address.__class__ is int:
@@ -191,7 +198,7 @@ class ClusterRaces:
             barrier.clock = stamp.copy()
             return
         size = max(stamp.shape[1], barrier.clock.shape[1])
-        joined = np.zeros((2, size), np.uint32)
+        joined = np.zeros((self.proxies, size), np.uint32)
         joined[:, : stamp.shape[1]] = stamp
         mine = joined[:, : barrier.clock.shape[1]]
         np.maximum(mine, barrier.clock, out=mine)
@@ -207,9 +214,17 @@ class ClusterRaces:
             self._report(found, cta, row)
 
     def bulk_wait(self, g: Gang, lane: int, groups: BulkGroups) -> None:
-        """Groups have read their source."""
+        """Groups have read their source, and those that were waited for without .read have written."""
         if groups.agent >= 0:
             self.clocks[self._row(g, lane), :, groups.agent] = groups.read
+        if groups.writer >= 0:
+            self.clocks[self._row(g, lane), :, groups.writer] = groups.written
+
+    def bulk_writer(self, g: Gang, lane: int, groups: BulkGroups) -> int:
+        """The agent of what a thread's bulk groups write to global memory."""
+        if groups.writer < 0:
+            groups.writer = self._agent(BULK, f"bulk groups of thread {g.base + lane} of block {g.cta.ctaid}")
+        return groups.writer
 
     def wgmma(self, g: Gang, group: WarpGroup, chunks: Any) -> None:
         """A wgmma is issued: it may read its operands until its group is waited for."""
@@ -246,7 +261,7 @@ class ClusterRaces:
     def remote_access(self, g: Gang, m: Any, cta: Cta) -> None:
         """A thread uses the shared memory of another block, which must outlive that."""
         held = self.remote.setdefault(cta.rank, {})
-        for row in self._rows(g, m):
+        for row in self.rows(g, m):
             held[row, g.at] = (int(self.clocks[row, 0, row]), self.cluster.phase)
 
     def block_end(self, cta: Cta) -> list[tuple[str, int, str]]:
@@ -271,15 +286,17 @@ class ClusterRaces:
 
     # -- order -------------------------------------------------------------------------------------------------------------------
 
-    def fence_proxy(self, g: Gang, m: Any) -> None:
-        """fence.proxy.async: asynchronous operations from here on come after all that came before."""
-        for row in self._rows(g, m):
-            np.maximum(self.clocks[row, 1], self.clocks[row, 0], out=self.clocks[row, 1])
+    def fence_proxy(self, g: Gang, m: Any, space: str) -> None:
+        """fence.proxy.async: asynchronous operations from here on, on memory of that space, come after all that came before."""
+        proxies = range(1 if space != "global" else 2, self.proxies if space in ("all", "global") else 2)
+        for row in self.rows(g, m):
+            for proxy in proxies:
+                np.maximum(self.clocks[row, proxy], self.clocks[row, 0], out=self.clocks[row, proxy])
             self._tick(row)
 
     def barrier_init(self, g: Gang, m: Any, barrier: Barrier) -> None:
         """A new barrier: a new agent for its copies."""
-        row = self._rows(g, m)[0]
+        row = self.rows(g, m)[0]
         barrier.agent = self._agent(COPY, f"copies on mbarrier {barrier.address:#x} of block {barrier.cta.ctaid}")
         barrier.clock = barrier.done_clock = None
         barrier.initialised = (row, int(self.clocks[row, 0, row]), g.at)
@@ -289,7 +306,7 @@ class ClusterRaces:
 
     def fence_barrier_init(self, g: Gang, m: Any) -> None:
         """fence.mbarrier_init: barriers that these warps initialised are visible to asynchronous operations and other blocks."""
-        rows = set(self._rows(g, m))
+        rows = set(self.rows(g, m))
         for cta in self.cluster.ctas:
             for barrier in cta.barriers.values():
                 if barrier.initialised[0] in rows and not barrier.init_fenced:
@@ -335,7 +352,7 @@ class ClusterRaces:
         """Before an arrival: it passes on what its warps know."""
         if barrier.cta is not g.cta:
             self.remote_access(g, m, barrier.cta)
-        for row in self._rows(g, m):
+        for row in self.rows(g, m):
             self._check_init(barrier, row, g, False)
             if release:
                 barrier.clock = self._joined(barrier.clock, row)
@@ -345,7 +362,7 @@ class ClusterRaces:
         """expect_tx and the like."""
         if barrier.cta is not g.cta:
             self.remote_access(g, m, barrier.cta)
-        for row in self._rows(g, m):
+        for row in self.rows(g, m):
             self._check_init(barrier, row, g, False)
 
     def phase_complete(self, barrier: Barrier) -> None:
@@ -353,7 +370,7 @@ class ClusterRaces:
         clock = barrier.clock
         size = self.clocks.shape[2]
         if clock is None:
-            clock = np.zeros((2, size), np.uint32)
+            clock = np.zeros((self.proxies, size), np.uint32)
         elif clock.shape[1] <= barrier.agent:
             clock = np.pad(clock, ((0, 0), (0, size - clock.shape[1])))
         clock[:, barrier.agent] = barrier.phase
@@ -362,14 +379,14 @@ class ClusterRaces:
 
     def wait(self, barrier: Barrier, g: Gang, m: Any, acquire: bool) -> None:
         """A wait has seen the last phase complete."""
-        for row in self._rows(g, m):
+        for row in self.rows(g, m):
             self._check_init(barrier, row, g, False)
             if acquire:
-                self._acquire(row, barrier.done_clock)
+                self.acquire(row, barrier.done_clock)
 
     def named_arrive(self, g: Gang, barrier: NamedBarrier) -> None:
         """bar.sync and bar.arrive. Each arrival must come after all arrivals of the barrier's last turn, else turns may mix."""
-        rows = self._rows(g, g.mask)
+        rows = self.rows(g, g.mask)
         for row in rows:
             clock = self.clocks[row, 0]
             for other, epoch, at in barrier.last:
@@ -396,20 +413,20 @@ class ClusterRaces:
         """Everybody who waits knows what everybody who arrived knew."""
         barrier.last, barrier.marks = barrier.marks, []
         for g in barrier.waiters:
-            for row in self._rows(g, g.mask):
-                self._acquire(row, barrier.clock)
+            for row in self.rows(g, g.mask):
+                self.acquire(row, barrier.clock)
 
     def cluster_arrive(self, g: Gang, release: bool) -> None:
         """barrier.cluster.arrive."""
         if release:
-            for row in self._rows(g, g.mask):
+            for row in self.rows(g, g.mask):
                 self.cluster.clock = self._joined(self.cluster.clock, row)
                 self._tick(row)
 
     def cluster_wait(self, g: Gang) -> None:
         """barrier.cluster.wait. Barriers whose initialisation was fenced are known even after a relaxed arrive."""
-        for row in self._rows(g, g.mask):
-            self._acquire(row, self.cluster.done_clock)
+        for row in self.rows(g, g.mask):
+            self.acquire(row, self.cluster.done_clock)
             for barrier in self.fenced_inits:
                 barrier.known.add(row)
 

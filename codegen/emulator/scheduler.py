@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from .cta import Cluster, Cta
 from .deadlock import deadlock_error
 from .errors import EmulationError
@@ -21,6 +23,7 @@ from .gang import EXIT, PARK, SPLIT, YIELD, Gang
 if TYPE_CHECKING:
     from .cta import Barrier, NamedBarrier
     from .launch import Launch
+    from .ops_order import Polling
 
 RESIDENT = 132
 """Blocks that may run at once: the SMs of an H200, one block on each."""
@@ -52,6 +55,9 @@ class Machine:
         self.ready: deque[Gang] = deque()
         self.gangs: list[Gang] = []
         self.flying: list[AsyncOperation] = []
+        self.polling: list[Gang] = []
+        self.polled: tuple[int, int] | None = None
+        """Gangs parked until memory changes, and the addresses (first, end) between which they look."""
         self.resident = 0
         self.next_cluster = 0
         self.cluster_size = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
@@ -73,10 +79,10 @@ class Machine:
                 if self.flying:
                     self._complete(all_of_them=not self.shuffled)
                 elif not self._start():
-                    if self._loosen():
+                    if self._loosen() or self._poll_again():
                         continue
                     if self.gangs:
-                        raise deadlock_error(self)
+                        raise deadlock_error(self, polling=bool(self.polling))
                     return
                 continue
             if self.shuffled and len(ready) > 1:
@@ -162,6 +168,46 @@ class Machine:
                 g.waiting = None
                 self.ready.append(g)
         gangs.clear()
+
+    # -- polls -------------------------------------------------------------------------------------------------------------------
+
+    def park_poll(self, g: Gang, polling: Polling) -> None:
+        """A gang only sees again what it saw before: it has its next turn when that changes, or when nobody else has one."""
+        g.waiting = polling
+        self.polling.append(g)
+        low, high = polling.span()
+        self.polled = (low, high) if self.polled is None else (min(low, self.polled[0]), max(high, self.polled[1]))
+
+    def global_written(self, address: Any = None, size: int = 0) -> None:
+        """Global memory was written, at an address (of each thread) or anywhere: who polls another value now goes on."""
+        if self.polled is None:
+            return
+        if address is not None:
+            several = address.__class__ is np.ndarray
+            low, high = (int(address.min()), int(address.max())) if several else (address, address)
+            if low >= self.polled[1] or high + size <= self.polled[0]:
+                return
+        woken = [g for g in self.polling if g.waiting.changed(g)]
+        if woken:
+            self._unpark(woken)
+            self.idle = 0
+
+    def _unpark(self, woken: list[Gang]) -> None:
+        left = [g for g in self.polling if g not in woken]
+        self.polling, self.polled = [], None
+        for g in left:
+            self.park_poll(g, g.waiting)
+        for g in woken:
+            g.waiting = None
+            self.ready.append(g)
+
+    def _poll_again(self) -> bool:
+        """Nobody can go on but by polling: perhaps a thread polls only so often. Without any event it is a deadlock after some rounds."""
+        if not self.polling or self.idle > PATIENCE:
+            return False
+        self.idle += PATIENCE // 400
+        self._unpark(self.polling)
+        return True
 
     def _loosen(self) -> bool:
         """Nobody can go on: warps that wait only for other warps of their gang at a join go on alone."""

@@ -8,6 +8,7 @@
     conflicts = shadow.read_lanes(actor, addresses, size, where, mask)
     conflicts = shadow.write_rows(actor, starts, length, where)             and for rows of a box
     conflicts = shadow.read_chunks(actor, chunks, where)                    16-byte chunks: WgmmaQueue.footprint_chunks
+    ... strong=True                                       atomics, and what is relaxed, acquire, release or volatile
 
 Agents are small integers: whatever executes on its own, such as a warp, the copies of one mbarrier, the wgmmas of a
 warpgroup, a bulk group. ``clock[b]`` is the latest epoch of agent b that happened before this access; an earlier access
@@ -16,9 +17,10 @@ order, passes ``epoch == clock[agent]``; an asynchronous agent passes as ``clock
 operations are known to be complete, so that two overlapping copies on one barrier are seen. A proxy fence is a matter of
 the clock: what a warp wrote before the fence is in the clock that its later asynchronous operations carry, and not before.
 
-A write conflicts with every access that is not ordered before it, a read with every such write. Kept are, for each
-granule, the last write, and the last read of each agent: enough to find a race whenever there is one with the last
-write or with a read since. Granules start at 16 bytes and split by themselves when an access is smaller or not aligned,
+A write conflicts with every access that is not ordered before it, a read with every such write; two strong accesses
+never conflict (PTX ISA, "Morally strong operations"; that their scopes include each other is for the caller to see to).
+Kept are, for each granule, the last weak write, and the last read and the last strong write of each agent: enough to
+find a race whenever there is one with the last write or with a read since. Granules start at 16 bytes and split by themselves when an access is smaller or not aligned,
 so that neighbours in one granule are never taken for one another.
 """
 
@@ -89,6 +91,25 @@ def _stamp(actor: Actor, where: int) -> int:
     return actor.epoch << _WHERE_BITS | where
 
 
+class _Last:
+    """The last access of one kind of each agent, by granule."""
+
+    __slots__ = ("latest", "stamps")
+
+    def __init__(self) -> None:
+        self.stamps: dict[int, NDArray[np.int64]] = {}
+        self.latest: dict[int, int] = {}
+
+    def note(self, agent: int, place: _Place, stamp: int, size: int) -> None:
+        """Notes an access."""
+        stamps = self.stamps.get(agent)
+        if stamps is None:
+            stamps = self.stamps[agent] = np.zeros(size, np.int64)
+        stamps[place] = stamp
+        if stamp > self.latest.get(agent, 0):
+            self.latest[agent] = stamp
+
+
 class Shadow:
     """The accesses to the addresses [base, base + size).
 
@@ -111,8 +132,9 @@ class Shadow:
         self.granule = granule
         count = -(-size // granule)
         self._writes: NDArray[np.int64] = np.zeros(count, np.int64)
-        self._reads: dict[int, NDArray[np.int64]] = {}
-        self._latest: dict[int, int] = {}
+        self._reads = _Last()
+        self._strong_reads = _Last()
+        self._strong_writes = _Last()
         self._expanded: dict[int, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def read(self, actor: Actor, ranges: Iterable[tuple[int, int]], where: int) -> list[Conflict]:
@@ -144,28 +166,46 @@ class Shadow:
         return found
 
     def read_lanes(
-        self, actor: Actor, addresses: NDArray[Any], size: int, where: int, mask: NDArray[np.bool_] | None = None
+        self,
+        actor: Actor,
+        addresses: NDArray[Any],
+        size: int,
+        where: int,
+        mask: NDArray[np.bool_] | None = None,
+        strong: bool = False,
     ) -> list[Conflict]:
         """Notes a read of ``size`` bytes at the address of each active lane."""
         found: list[Conflict] = []
         place = self._lanes(addresses, size, mask)
         if place.size:
-            self._read(actor, place, where, found)
+            self._read(actor, place, where, found, strong)
         return found
 
     def write_lanes(
-        self, actor: Actor, addresses: NDArray[Any], size: int, where: int, mask: NDArray[np.bool_] | None = None
+        self,
+        actor: Actor,
+        addresses: NDArray[Any],
+        size: int,
+        where: int,
+        mask: NDArray[np.bool_] | None = None,
+        strong: bool = False,
     ) -> list[Conflict]:
-        """Notes a write of ``size`` bytes at the address of each active lane.
+        """Notes a write of ``size`` bytes at the address of each active lane; an atomic is a strong one.
 
-        >>> shadow = Shadow(0, 64)
-        >>> shadow.write_lanes(Actor(0, 1, np.array([1], np.uint32)), np.array([0, 8, 20]), 4, where=7), shadow.granule
+        >>> shadow, alone = Shadow(0, 64), np.eye(3, dtype=np.uint32)
+        >>> shadow.write_lanes(Actor(0, 1, alone[0]), np.array([0, 8, 20]), 4, where=7), shadow.granule
         ([], 4)
+        >>> shadow.write_lanes(Actor(1, 1, alone[1]), np.array([32]), 4, where=8, strong=True)
+        []
+        >>> shadow.write_lanes(Actor(2, 1, alone[2]), np.array([32]), 4, where=9, strong=True)
+        []
+        >>> [one.other_where for one in shadow.read_lanes(Actor(0, 1, alone[0]), np.array([32]), 4, where=10)]
+        [8, 9]
         """
         found: list[Conflict] = []
         place = self._lanes(addresses, size, mask)
         if place.size:
-            self._write(actor, place, where, found)
+            self._write(actor, place, where, found, strong)
         return found
 
     def read_rows(self, actor: Actor, starts: NDArray[np.int64], length: int, where: int) -> list[Conflict]:
@@ -208,33 +248,42 @@ class Shadow:
         for low, high in ranges:
             place = self._slice(low, high)
             self._writes[place] = 0
-            for reads in self._reads.values():
-                reads[place] = 0
+            for table in (self._reads, self._strong_reads, self._strong_writes):
+                for stamps in table.stamps.values():
+                    stamps[place] = 0
 
-    def _read(self, actor: Actor, place: _Place, where: int, found: list[Conflict]) -> None:
+    def _read(self, actor: Actor, place: _Place, where: int, found: list[Conflict], strong: bool = False) -> None:
         stamp = _stamp(actor, where)
         self._after_write(actor, place, where, "read after write", found)
-        reads = self._reads.get(actor.agent)
-        if reads is None:
-            reads = self._reads[actor.agent] = np.zeros(self._writes.size, np.int64)
-        reads[place] = stamp
-        if stamp > self._latest.get(actor.agent, 0):
-            self._latest[actor.agent] = stamp
+        if not strong:
+            self._after_all(self._strong_writes, actor, place, where, "read after write", found)
+        (self._strong_reads if strong else self._reads).note(actor.agent, place, stamp, self._writes.size)
 
-    def _write(self, actor: Actor, place: _Place, where: int, found: list[Conflict]) -> None:
+    def _write(self, actor: Actor, place: _Place, where: int, found: list[Conflict], strong: bool = False) -> None:
         stamp = _stamp(actor, where)
         self._after_write(actor, place, where, "write after write", found)
-        for agent, reads in self._reads.items():
-            # The largest stamp that is ordered before this write.
-            known = int(actor.clock[agent]) << _WHERE_BITS | _WHERE_MASK
-            if self._latest[agent] <= known:
-                continue
-            stamps = reads[place]
-            if int(np.maximum.reduce(stamps)) > known:
-                late = stamps > known
-                first = self._first(place, late)
-                found.append(self._conflict("write after read", first, late, actor, where, agent, int(reads[first])))
+        self._after_all(self._reads, actor, place, where, "write after read", found)
+        if strong:
+            self._strong_writes.note(actor.agent, place, stamp, self._writes.size)
+            return
+        self._after_all(self._strong_reads, actor, place, where, "write after read", found)
+        self._after_all(self._strong_writes, actor, place, where, "write after write", found)
         self._writes[place] = actor.agent << _AGENT_SHIFT | stamp
+
+    def _after_all(
+        self, table: _Last, actor: Actor, place: _Place, where: int, kind: Kind, found: list[Conflict]
+    ) -> None:
+        for agent, latest in table.latest.items():
+            # The largest stamp that is ordered before this access.
+            known = int(actor.clock[agent]) << _WHERE_BITS | _WHERE_MASK
+            if latest <= known:
+                continue
+            stamps = table.stamps[agent]
+            here = stamps[place]
+            if int(np.maximum.reduce(here)) > known:
+                late = here > known
+                first = self._first(place, late)
+                found.append(self._conflict(kind, first, late, actor, where, agent, int(stamps[first])))
 
     def _after_write(self, actor: Actor, place: _Place, where: int, kind: Kind, found: list[Conflict]) -> None:
         stamps = self._writes[place]
@@ -309,4 +358,5 @@ class Shadow:
         self.granule = wanted
         self._expanded.clear()
         self._writes = np.repeat(self._writes, times)
-        self._reads = {agent: np.repeat(reads, times) for agent, reads in self._reads.items()}
+        for table in (self._reads, self._strong_reads, self._strong_writes):
+            table.stamps = {agent: np.repeat(stamps, times) for agent, stamps in table.stamps.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import isa_async, isa_float, isa_integer, isa_memory, isa_tensor_map  # noqa: F401 - they enter the instructions
+from . import isa_async, isa_float, isa_integer, isa_memory, isa_order, isa_tensor_map  # noqa: F401 - they enter the instructions
 from .emit import Emitter, bits_of
 from .errors import EmulationError, SourcePlace, UnsupportedInstruction
 from .flow import BRANCHES, ENDS, Block, build_blocks, liveness, post_dominators, reachable
