@@ -1,0 +1,160 @@
+"""What a tuner measures with: on a GPU, every candidate checked and timed in CUDA graphs over rotating buffers.
+
+``Bench`` and ``Runner`` are all that tuning asks for; ``GpuBench`` does it through ``measure``. Knows no candidates but
+the one it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stridewright.kernels.config import GemmConfig, Problem
+
+from .tuned.device import TuningDevice, current_device
+
+if TYPE_CHECKING:
+    from .gpu_values import Buffers
+    from .measure import GraphLoop, Launch
+
+RELATIVE_ERROR = 2.0**-7
+"""Frobenius error, relative, that no right kernel reaches: rounding D to bf16 gives at most 2^-9, and deep sums less than
+as much again. It catches wrong tiles where K is so deep that the bound of a single element says little.
+"""
+
+_SCREEN_US = 2000.0
+_SCREENED = 3
+_FINAL_US = 4000.0
+_HOPELESS = 1.3
+
+
+class Runner(Protocol):
+    """One candidate, ready to run."""
+
+    def check(self) -> str:
+        """What is wrong with its result in a poisoned output, or nothing."""
+        ...
+
+    def screen_us(self, limit_us: float, expected_us: float) -> float:
+        """A first impression of its microseconds a product; it may stop early where it is far beyond ``limit_us``.
+        ``expected_us``, a model's word, tells how often to run it.
+        """
+        ...
+
+
+class Bench(Protocol):
+    """The card, or what stands for one."""
+
+    @property
+    def device(self) -> TuningDevice:
+        """What the results are filed under."""
+        ...
+
+    def open(self, config: GemmConfig, dependent: bool) -> Runner:
+        """Loads a kernel that was compiled before. ``dependent``: programmatic dependent launch."""
+        ...
+
+    def rounds(self, runners: Mapping[str, Runner], rounds: int) -> dict[str, list[float]]:
+        """Microseconds a product of each runner, a value for each round, in which each runs once."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the device still answers: an illegal access ends the use of it for this process."""
+        ...
+
+
+class GpuBench:
+    """The current GPU and one problem: buffers are drawn once, larger together than twice the L2 cache.
+
+    Raises LaunchError where there is no GPU of the architecture.
+    """
+
+    def __init__(self, problem: Problem, arch: str = "sm_90a") -> None:
+        from .launch import LaunchError, gpu_available
+        from .measure import rotation
+        from .space import sizes_of
+
+        usable, reason = gpu_available(arch)
+        device = current_device() if usable else None
+        if device is None:
+            raise LaunchError(f"no GPU to tune {arch} on: {reason}")
+        self._device = device
+        self._problem = problem
+        self._buffers: list[Buffers] = rotation(*sizes_of(problem), problem.a)
+
+    @property
+    def device(self) -> TuningDevice:
+        """The GPU."""
+        return self._device
+
+    def open(self, config: GemmConfig, dependent: bool) -> Runner:
+        """Loads the kernel and binds it to every set of buffers."""
+        from .gemm import Gemm
+        from .measure import gemm_launches
+        from .space import sizes_of
+
+        problem = self._problem
+        kinds = {name: getattr(problem, name) for name in ("a", "b", "d", "a_major", "b_major")}
+        gemm = Gemm(*sizes_of(problem), **kinds, arch=config.arch, config=config)
+        return GpuRunner(gemm_launches(gemm, self._buffers, dependent), self._buffers[0], problem.d)
+
+    def rounds(self, runners: Mapping[str, Runner], rounds: int) -> dict[str, list[float]]:
+        """Interleaved replays of a graph of each."""
+        from .measure import measure_rounds
+
+        loops: dict[str, Any] = {}
+        for name, runner in runners.items():
+            assert isinstance(runner, GpuRunner)
+            loops[name] = runner.final_loop()
+        return measure_rounds(loops, rounds, warm=1)
+
+    def alive(self) -> bool:
+        """Whether the device can still be waited for."""
+        from .launch import import_cupy
+
+        try:
+            import_cupy().cuda.Device().synchronize()
+        except Exception:  # CuPy's errors are of its own classes
+            return False
+        return True
+
+
+class GpuRunner:
+    """The launches of one candidate over all sets of buffers, ``first`` the set that is checked."""
+
+    def __init__(self, launches: list[Launch], first: Buffers, dtype: str) -> None:
+        self._launches = launches
+        self._first = first
+        self._dtype = dtype
+        self._us = 0.0
+        self._loop: GraphLoop | None = None
+
+    def check(self) -> str:
+        """Runs it once into NaN and compares with float64, as ``check_on_gpu`` does."""
+        from .measure import check_launch
+
+        found = check_launch(self._launches[0], self._first, self._dtype)
+        if not found.passed:
+            return found.worst
+        if found.relative_error > RELATIVE_ERROR:
+            return f"relative error {found.relative_error:.3g}, and {RELATIVE_ERROR:.3g} would be much"
+        return ""
+
+    def screen_us(self, limit_us: float, expected_us: float) -> float:
+        """The least of three replays of about two milliseconds; of one where it is hopeless."""
+        from .measure import GraphLoop, repeats_for
+
+        loop = GraphLoop(self._launches, repeats_for(expected_us, len(self._launches), _SCREEN_US))
+        self._us = loop.replay_us()
+        if self._us <= _HOPELESS * limit_us:
+            self._us = min(self._us, *(loop.replay_us() for _ in range(_SCREENED)))
+        return self._us
+
+    def final_loop(self) -> GraphLoop:
+        """A longer loop, captured once."""
+        from .measure import GraphLoop, repeats_for
+
+        if self._loop is None:
+            repeats = repeats_for(self._us, len(self._launches), _FINAL_US) if self._us else None
+            self._loop = GraphLoop(self._launches, repeats, _FINAL_US)
+        return self._loop
