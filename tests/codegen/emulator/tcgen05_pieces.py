@@ -121,6 +121,145 @@ TEXTBOOK_PARTS = {
 }
 
 
+# D (tiles * 128, 64) = A (tiles * 128, depth * 64) B (64, depth * 64)^T: a producer warp, a warp that multiplies, four warps that store. Two slots, and
+# ACCUMULATORS accumulators in turn.
+PIPELINE = (
+    TCGEN05
+    + """
+extern "C" __global__ void __launch_bounds__(192) pipeline(
+    const __grid_constant__ Map a, const __grid_constant__ Map b, float *d, int tiles, int depth) {
+    extern __shared__ __align__(1024) char slots[];   // a slot: A of 16384 bytes, B of 8192
+    __shared__ u64 full[2], empty[2], acc_full[2], acc_empty[2];
+    __shared__ u32 slot;
+    u32 warp = threadIdx.x / 32;
+    if (warp == 0) { tmem_alloc(&slot, 64 * ACCUMULATORS); tmem_permit(); }
+    if (threadIdx.x == 32) {
+        for (int i = 0; i < 2; ++i) { init(&full[i], 1); init(&empty[i], 1); init(&acc_full[i], 1); init(&acc_empty[i], 128); }
+        fence_init();
+    }
+    __syncthreads();
+    u32 address = slot;
+    if (warp == 0) {
+        if (elect()) {
+            int turn = 0;
+            for (int t = 0; t < tiles; ++t)
+                for (int k = 0; k < depth; ++k, ++turn) {
+                    int s = turn % 2;
+                    WAIT_EMPTY;
+                    EXPECT;
+                    load(slots + s * 24576, &a, k * 64, t * 128, &full[s]);
+                    load(slots + s * 24576 + 16384, &b, k * 64, 0, &full[s]);
+                }
+        }
+    } else if (warp == 1) {
+        if (elect()) {
+            int turn = 0;
+            for (int t = 0; t < tiles; ++t) {
+                int e = t % ACCUMULATORS;
+                WAIT_ACCUMULATOR;
+                MMA_FENCE_AFTER;
+                for (int k = 0; k < depth; ++k, ++turn) {
+                    int s = turn % 2;
+                    WAIT_FULL;
+                    for (int j = 0; j < 4; ++j)
+                        mma(address + e * 64, operand(slots + s * 24576) + 2 * j, operand(slots + s * 24576 + 16384) + 2 * j, 0x08100490, k + j > 0);
+                    COMMIT_SLOT;
+                }
+                COMMIT_ACCUMULATOR;
+            }
+        }
+    } else {
+        for (int t = 0; t < tiles; ++t) {
+            int e = t % ACCUMULATORS;
+            WAIT_RESULT;
+            EPILOGUE_FENCE_AFTER;
+            u32 lane = warp % 4 * 32, row = lane + threadIdx.x % 32;
+            for (int n = 0; n < 64; n += 8) {
+                u32 r[8];
+                ld8(r, address + (lane << 16) + e * 64 + n);
+                wait_ld8(r);
+                if (n == 56) { EARLY; }
+                for (int i = 0; i < 8; ++i) d[(t * 128 + row) * 64 + n + i] = __uint_as_float(r[i]);
+            }
+            RELEASE;
+        }
+    }
+    END;
+    if (warp == 0) tmem_dealloc(address, 64 * ACCUMULATORS);
+}
+"""
+)
+PIPELINE_PARTS = {
+    "ACCUMULATORS": "2",
+    "WAIT_EMPTY": "wait(&empty[s], turn / 2 & 1 ^ 1)",
+    "EXPECT": "expect(&full[s], 24576)",
+    "WAIT_ACCUMULATOR": "wait(&acc_empty[e], t / ACCUMULATORS & 1 ^ 1)",
+    "MMA_FENCE_AFTER": "fence_after()",
+    "WAIT_FULL": "wait(&full[s], turn / 2 & 1)",
+    "COMMIT_SLOT": "commit(&empty[s])",
+    "COMMIT_ACCUMULATOR": "commit(&acc_full[e])",
+    "WAIT_RESULT": "wait(&acc_full[e], t / ACCUMULATORS & 1)",
+    "EPILOGUE_FENCE_AFTER": "fence_after()",
+    "EARLY": "fence_before(); arrive(&acc_empty[e])",
+    "RELEASE": "",
+    "END": "__syncthreads()",
+}
+
+# A pair of blocks computes D (256, 64) = A (256, 64) B (64, 64)^T, .cta_group::2: each stages half the rows of A and of B.
+PAIR = (
+    """
+#define GROUP "2"
+"""
+    + TCGEN05
+    + """
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128) pair(const u16 *a, const u16 *b, float *d) {
+    __shared__ __align__(1024) u16 tile_a[128 * 64];
+    __shared__ __align__(1024) u16 tile_b[32 * 64];
+    __shared__ u64 done;
+    __shared__ u32 slot;
+    u32 warp = threadIdx.x / 32, me = rank();
+    if (threadIdx.x == 0) { init(&done, 1); fence_init(); }
+    SYNC_START;
+    if (warp == 0) { ALLOC; PERMIT; }
+    stage(tile_a, a + me * 128 * 64, 128, 64);
+    stage(tile_b, b + me * 32 * 64, 32, 64);
+    FENCE_PROXY;
+    SYNC_STAGED;
+    u32 address = slot;
+    if (me == ISSUER && warp == 1 && elect()) {
+        for (int k = 0; k < 4; ++k) mma(address, operand(tile_a) + 2 * k, operand(tile_b) + 2 * k, IDESC, k > 0);
+        COMMIT;
+    }
+    WAIT;
+    fence_after();
+    for (int n = 0; n < 64; n += 8) {
+        u32 r[8];
+        ld8(r, address + (warp << 21) + n);
+        wait_ld8(r);
+        for (int i = 0; i < 8; ++i) d[(me * 128 + threadIdx.x) * 64 + n + i] = __uint_as_float(r[i]);
+    }
+    fence_before();
+    SYNC_END;
+    if (warp == 0) { DEALLOC; }
+}
+"""
+)
+PAIR_PARTS = {
+    "CLUSTER": "2",
+    "SYNC_START": "cluster_sync()",
+    "ALLOC": "tmem_alloc(&slot, 64)",
+    "PERMIT": "tmem_permit()",
+    "FENCE_PROXY": "fence_async()",
+    "SYNC_STAGED": "cluster_sync()",
+    "ISSUER": "0",
+    "IDESC": "0x10100490",
+    "COMMIT": "commit_all(&done, 3)",
+    "WAIT": "wait(&done, 0)",
+    "SYNC_END": "cluster_sync()",
+    "DEALLOC": "tmem_dealloc(address, 64)",
+}
+
+
 @functools.cache
 def compile_blackwell(source: str, arch: str = "sm_100a") -> str:
     """The PTX of a CUDA source, assembled for the architecture too."""
@@ -134,4 +273,6 @@ def run_blackwell(
     return emulate_ptx(compile_blackwell(source), kernel, grid, block, args, **options)
 
 
-__all__ = ["TCGEN05", "TEXTBOOK", "TEXTBOOK_PARTS", "compile_blackwell", "filled", "run_blackwell"]
+__all__ = [
+    "PAIR", "PAIR_PARTS", "PIPELINE", "PIPELINE_PARTS", "TCGEN05", "TEXTBOOK", "TEXTBOOK_PARTS", "compile_blackwell", "filled", "run_blackwell",
+]  # fmt: skip

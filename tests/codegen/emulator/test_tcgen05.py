@@ -6,9 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from stridewright.codegen.emulator import EmulationResult
+from stridewright.codegen.emulator import EmulationResult, TensorMapArgument
+from stridewright.layout.hardware import TensorMap
 
-from .tcgen05_pieces import TEXTBOOK, TEXTBOOK_PARTS, filled, run_blackwell
+from .tcgen05_pieces import PAIR, PAIR_PARTS, PIPELINE, PIPELINE_PARTS, TEXTBOOK, TEXTBOOK_PARTS, filled, run_blackwell
 
 SEEDS = range(6)
 
@@ -29,5 +30,47 @@ def run_textbook(
 def test_the_textbook_kernel(strict: bool, numerics: str) -> None:
     for seed in SEEDS:
         right, result = run_textbook(seed, strict, numerics)
+        assert right
+        assert [str(race) for race in result.races] == []
+
+
+def run_pipeline(
+    tiles: int, depth: int, seed: int = 0, strict: bool = True, **changes: str
+) -> tuple[bool, EmulationResult]:
+    random = np.random.default_rng(tiles)
+    a, b = (random.integers(-4, 5, (rows, 64 * depth)).astype(ml_dtypes.bfloat16) for rows in (128 * tiles, 64))
+    out = np.zeros((128 * tiles, 64), np.float32)
+    maps = [
+        TensorMapArgument(TensorMap("bf16", (64 * depth, len(array)), (128 * depth,), (64, rows), "128B"), array)
+        for rows, array in ((128, a), (64, b))
+    ]
+    source = filled(PIPELINE, PIPELINE_PARTS, **changes)
+    args = [*maps, out, np.int32(tiles), np.int32(depth)]
+    result = run_blackwell(source, "pipeline", 1, 192, args, shared=2 * 24576, seed=seed, strict=strict)
+    return bool((out == a.astype(np.float32) @ b.astype(np.float32).T).all()), result
+
+
+@pytest.mark.parametrize("accumulators", ["1", "2"])
+@pytest.mark.parametrize(("tiles", "depth"), [(1, 1), (2, 3), (3, 2), (4, 5)])
+def test_a_warp_specialised_pipeline(tiles: int, depth: int, accumulators: str) -> None:
+    for seed in SEEDS:
+        right, result = run_pipeline(tiles, depth, seed, ACCUMULATORS=accumulators)
+        assert right
+        assert [str(race) for race in result.races] == []
+
+
+def run_pair(seed: int = 0, strict: bool = True, blocks: int = 2, **changes: str) -> tuple[bool, EmulationResult]:
+    random = np.random.default_rng(5)
+    a, b = (random.integers(-8, 9, (rows, 64)).astype(ml_dtypes.bfloat16) for rows in (256, 64))
+    out = np.zeros((256, 64), np.float32)
+    source = filled(PAIR, PAIR_PARTS, **changes)
+    result = run_blackwell(source, "pair", blocks, 128, [a, b, out], seed=seed, strict=strict)
+    return bool((out == a.astype(np.float32) @ b.astype(np.float32).T).all()), result
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_pair_of_blocks(strict: bool) -> None:
+    for seed in SEEDS:
+        right, result = run_pair(seed, strict)
         assert right
         assert [str(race) for race in result.races] == []
