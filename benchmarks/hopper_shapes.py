@@ -1,0 +1,65 @@
+"""The Hopper GEMM beside cuBLASLt, on the chip: speed, rightness, cold starts, the host's time, hardware counters.
+
+    python benchmarks/hopper_shapes.py shapes --json benchmarks/results/hopper_shapes.json
+    python benchmarks/hopper_shapes.py random_shapes --tune 6 --json benchmarks/results/hopper_random_shapes.json
+
+``shapes``: the shapes of shapes.json, ours untuned and tuned beside cuBLASLt's first choice and the best of its list
+(and torch.mm, QuACK where installed). All multiply the same random normal buffers, larger together than twice the L2
+cache, in CUDA graphs, in turns; ratios are medians over the turns with their 95 % interval. Every timed kernel's result
+is compared with a float64 product. ``--sustained S`` lets the compute-bound ones also run alone for S seconds each.
+``random_shapes``: the same for shapes drawn by ``--seed``, with ``--tune S`` seconds of tuning for each.
+
+A run adds to its JSON file shape by shape and leaves out what is there (``--again`` measures it anew), so a run that is
+stopped, or whose ``--budget`` of seconds is spent, goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = made.add_subparsers(dest="what", required=True)
+    for name in ("shapes", "random_shapes"):
+        mode = modes.add_parser(name)
+        mode.add_argument("--json", type=Path, required=True, help="the file of results")
+        mode.add_argument("--shapes", type=Path, default=Path(__file__).parent / "shapes.json", help="a file of shapes")
+        mode.add_argument("--names", default="", help="only these shapes, with commas")
+        mode.add_argument("--first", type=int, default=0, help="number of the first shape")
+        mode.add_argument("--most", type=int, default=None, help="how many shapes")
+        mode.add_argument("--budget", type=float, default=240.0, help="seconds after which no shape is begun")
+        mode.add_argument("--mode", choices=("untuned", "tuned", "both"), default="both")
+        mode.add_argument("--table", type=Path, action="append", default=[], help="a table of tuned configurations")
+        mode.add_argument("--candidates", type=int, default=0, help="screen so many of the model's first choices too")
+        mode.add_argument("--tune", type=float, default=0.0, help="tune each shape for so many seconds first")
+        mode.add_argument("--rounds", type=int, default=15, help="turns whose ratios count")
+        mode.add_argument("--algorithms", type=int, default=16, help="of cuBLASLt's list; 0 leaves it out")
+        mode.add_argument("--sustained", type=float, default=0.0, help="seconds alone, for compute-bound shapes")
+        mode.add_argument("--peers", default="torch", help="other programs, with commas: torch, quack")
+        mode.add_argument("--again", action="store_true", help="measure anew what is recorded")
+        if name == "random_shapes":
+            mode.add_argument("--count", type=int, default=30)
+            mode.add_argument("--seed", type=int, default=0)
+    return made
+
+
+def main() -> int:
+    """Runs a mode; 1 where a result was wrong, 2 where it cannot run."""
+    arguments = parser().parse_args()
+    from stridewright.codegen.launch import gpu_available
+
+    usable, reason = gpu_available("sm_90a")
+    if not usable:
+        print(f"error: no GPU to measure on: {reason}", file=sys.stderr)
+        return 2
+    from hopper_bench import shapes
+
+    return int(shapes.run(arguments, shapes.chosen(arguments)) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
