@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from stridewright.layout.hardware import TensorMap
 
+    from .division import Division
     from .gemm import Gemm
     from .launch_arrays import DeviceMatrix
 
@@ -56,8 +57,10 @@ class BoundGemm:
         self._operands = (a, b, d)
         self._family = family
         self._out = out
-        grid, block = gemm.grid(_multiprocessors()), (gemm.config.threads, 1, 1)
-        self.launch = PackedLaunch(gemm.kernel, grid, block, _arguments(gemm, a, b, d), dependent)
+        division = gemm.division(_multiprocessors())
+        self._workspace = Workspace(gemm, division)
+        arguments = (*_arguments(gemm, a, b, d), *self._workspace.arguments)
+        self.launch = PackedLaunch(gemm.kernel, division.ctas, (gemm.config.threads, 1, 1), arguments, dependent)
         """``launch(stream=None)`` launches and returns nothing."""
 
     def __call__(self, stream: Any = None) -> Any:
@@ -69,6 +72,35 @@ class BoundGemm:
         if self._family == "numpy":
             self._out[...] = give_back(self._operands[2].array, "numpy")
         return self._out
+
+
+class Workspace:
+    """The device memory of a launch beside its operands: the order of the tiles as a table, partial sums and counters of
+    tiles that several CTAs share. Launches that run at the same time need one each.
+    """
+
+    def __init__(self, gemm: Gemm, division: Division):
+        from .launch import DevicePointer, import_cupy
+
+        table = gemm.order_table()
+        needed = (table.size, division.partial_floats, division.counters)
+        # Kernels without need of any must not pay for the import, nor for three allocations.
+        self._arrays: list[Any] = [None, None, None]
+        if any(needed):
+            cupy = import_cupy()
+            self._arrays[0] = cupy.asarray(table) if table.size else None
+            self._arrays[1] = cupy.zeros(division.partial_floats, dtype=np.float32) if division.partial_floats else None
+            self._arrays[2] = cupy.zeros(division.counters, dtype=np.uint32) if division.counters else None
+            # The arrays are filled on the current stream, and any stream may launch.
+            cupy.cuda.get_current_stream().synchronize()
+        pointers = [DevicePointer(0 if array is None else array.data.ptr) for array in self._arrays]
+        self.arguments = (*pointers, np.uint32(division.shared_blocks))
+        """The kernel's last four arguments."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of device memory held."""
+        return sum(array.nbytes for array in self._arrays if array is not None)
 
 
 def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundGemm:

@@ -16,9 +16,11 @@ import numpy as np
 
 from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Problem, Violation
 from stridewright.kernels.hopper import Derivation, TensorMaps, derive
+from stridewright.kernels.orders import packed_table
 
 from .bind import BoundGemm, OperandError, bind, wrong_major
-from .select import SMS, resident_ctas, select
+from .division import Division, divide
+from .select import SMS, select
 from .source import KERNEL_NAME, generate
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ class Gemm:
     def source(self) -> str:
         """The CUDA source: self-contained, and the same for every m, n, k of this configuration."""
         start = time.perf_counter()
-        source = generate(self.config.replace(problem=Problem(**_kinds(self.problem))))
+        source = generate(self.config.replace(problem=_what_matters(self.config)))
         self.seconds["generate"] = time.perf_counter() - start
         return source
 
@@ -184,7 +186,26 @@ class Gemm:
         >>> Gemm(8192, 8192, 256).grid()
         (132, 1, 1)
         """
-        return (min(self.tiles(), resident_ctas(self.config.cluster.m * self.config.cluster.n, sms)), 1, 1)
+        return (self.division(sms).ctas, 1, 1)
+
+    def division(self, sms: int = SMS) -> Division:
+        """How the tiles are divided among the CTAs of a launch.
+
+        >>> Gemm(8192, 8192, 256).division().clusters
+        132
+        """
+        return divide(self.config, *self.kernel_sizes, self.k, sms)
+
+    def order_table(self) -> NDArray[Any]:
+        """The order of the tiles as the kernel reads it, for the orders that it cannot compute; else empty.
+
+        >>> Gemm(512, 512, 256).order_table().size
+        0
+        """
+        if self.config.schedule.order != "hilbert":
+            return np.zeros(0, dtype=np.uint32)
+        division = self.division()
+        return packed_table(self.config.schedule.order, division.rows, division.columns)
 
     # ---- on a GPU ---------------------------------------------------------------------------------------------------
 
@@ -296,7 +317,7 @@ class Gemm:
             )
         a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
         d = np.full((self.m, self.n), np.nan, dtype=ml_dtypes.bfloat16)
-        arguments = self.emulator_arguments(a, b, d)
+        arguments = self.emulator_arguments(a, b, d, sms)
         ptx = self.ptx
         start = time.perf_counter()
         try:
@@ -329,11 +350,15 @@ class Gemm:
             result=result,
         )
 
-    def emulator_arguments(self, a: NDArray[Any], b: NDArray[Any], d: NDArray[Any]) -> list[Any]:
-        """The kernel's arguments for the emulator, from numpy arrays a (M, K), b (N, K) and d (M, N)."""
+    def emulator_arguments(self, a: NDArray[Any], b: NDArray[Any], d: NDArray[Any], sms: int = SMS) -> list[Any]:
+        """The kernel's arguments for the emulator, from numpy arrays a (M, K), b (N, K) and d (M, N), for the grid that
+        ``sms`` multiprocessors get. A workspace for partial sums starts as NaN, or as zeros where they are added up in
+        place.
+        """
         from .emulator import TensorMapArgument
 
-        maps = self.tensor_maps()
+        maps, division = self.tensor_maps(), self.division(sms)
+        start = 0.0 if self.config.split.reduce == "atomic" else np.nan
         map_d: Any = bytes(128) if maps.d is None else TensorMapArgument(maps.d, d)
         map_tail: Any = bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d)
         first, second = (b, a) if self.config.schedule.swap else (a, b)
@@ -345,6 +370,10 @@ class Gemm:
             d,
             np.uint64(self.n),
             *map(np.uint32, (*self.kernel_sizes, self.k)),
+            order if (order := self.order_table()).size else None,
+            np.full(division.partial_floats, start, dtype=np.float32) if division.shared_blocks else None,
+            np.zeros(division.counters, dtype=np.uint32) if division.shared_blocks else None,
+            np.uint32(division.shared_blocks),
         ]
 
     def _host_operand(self, array: Any, name: str, rows: int) -> NDArray[Any]:
@@ -386,9 +415,9 @@ def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:
     ]
 
 
-def _kinds(problem: Problem) -> dict[str, Any]:
-    """What of a problem the source depends on: types and majors, no sizes."""
-    return {"a": problem.a, "b": problem.b, "d": problem.d, "a_major": problem.a_major, "b_major": problem.b_major}
+def _what_matters(config: GemmConfig) -> Problem:
+    """What of the problem the source depends on: types and majors, and the sizes that are baked in."""
+    return dataclasses.replace(config.problem, **{name: None for name in "mnk" if name not in config.specialize})
 
 
 def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a") -> Any:

@@ -37,7 +37,8 @@ def generate(config: GemmConfig) -> str:
     taken = {name for name, _ in before}
     staged_swapped = config.schedule.swap and config.epilogue.store == "tma"
     epilogue = _EPILOGUES["tma swapped" if staged_swapped else config.epilogue.store]
-    after = _assemble([epilogue, "hopper_gemm.cuh"], taken)
+    sums = "whole_tiles.cuh" if config.split.kind == "none" else "partial_sums.cuh"
+    after = _assemble([epilogue, sums, "hopper_gemm.cuh"], taken)
     parts = [_header(derivation)]
     parts += [text for _, text in before]
     parts += [_step_source(step) for step in derivation.steps]

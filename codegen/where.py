@@ -9,8 +9,8 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from stridewright.kernels.config import ALIGNMENT_SLACK, panel_rows
 from stridewright.kernels.hopper import ELEMENT_BYTES, PANEL_COLUMNS, Derivation
+from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, panel_rows
 from stridewright.layout import SwizzledLayout, idx2crd, left_inverse, size
 
 if TYPE_CHECKING:

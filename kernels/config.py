@@ -15,35 +15,12 @@ from typing import Literal
 ARCHITECTURES = ("sm_90a",)
 """Architectures that have a kernel here."""
 
-WARPGROUP = 128
-"""Threads of a warpgroup: four warps, the unit that issues wgmma (PTX ISA, "Warpgroup")."""
-
-REGISTER_FILE = 64 * 1024
-"""32-bit registers of one SM (CUDA C++ Programming Guide, compute capability 9.0)."""
-
-SHARED_LIMIT = 232_448
-"""Bytes of dynamic shared memory a CTA can ask for: 227 KiB (CUDA C++ Programming Guide, compute capability 9.0)."""
-
-ALIGNMENT_SLACK = 1024
-"""Bytes asked for beyond the map, so that the tiles can start at a multiple of 1024: the swizzle acts on address bits."""
-
-MAXIMUM_ACCUMULATORS = 208
-"""Accumulator registers of a thread beside which addresses and loop state still fit without spilling (every legal
-tile is compiled by the nightly tests, and a spill fails the build).
-"""
-
-MAXIMUM_ACCUMULATORS_IN_CLUSTERS = 200
-"""The same in clusters, whose loop state is larger: NVRTC 13.5 spills at 208."""
-
-MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT = 128
-"""The same where plain stores go down a column of D, each to an address of its own: NVRTC 13.0 spills at 144."""
-
-MAXIMUM_GROUP = 1024
-MAXIMUM_STAGES = 16
-"""Slots of a ring; more were never of use. Small slots need many of them to cover the latency of memory."""
-
 Major = Literal["k", "mn"]
 Store = Literal["tma", "direct"]
+Order = Literal["grouped", "serpentine", "row", "column", "hilbert"]
+Hint = Literal["none", "first", "last"]
+SplitKind = Literal["none", "split", "stream"]
+Reduce = Literal["ordered", "atomic"]
 
 
 class _WholeNumbers:
@@ -85,6 +62,9 @@ class Pipeline(_WholeNumbers):
     """The ring of shared-memory slots between the copy engine and the tensor cores."""
 
     stages: int = 4
+    hint_a: Hint = "none"
+    """What L2 is told about A: its lines may be evicted ``"first"``, as for weights that are read once, or ``"last"``."""
+    hint_b: Hint = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +87,29 @@ class Schedule(_WholeNumbers):
     swap: bool = False
     """Whether the operands change places, D^T = B A^T: ``tile.m`` runs along N then and ``tile.n`` along M. For M so
     small that 64 rows would mostly be padding."""
+    order: Order = "grouped"
+    """The order in which tiles are taken (:mod:`stridewright.kernels.orders`): ``"row"`` after row, ``"column"`` after
+    column, ``"grouped"`` rows walked column by column, ``"serpentine"`` the same back and forth, or along a
+    ``"hilbert"`` curve."""
     group_m: int = 8
-    """Tile rows walked together, so that CTAs running at the same time share panels of A and B in L2."""
+    """Tile rows walked together (``"grouped"`` and ``"serpentine"``), so that CTAs running at the same time share panels
+    of A and B in L2."""
+    producer_registers: int = 0
+    """Registers setmaxnreg leaves a producer thread; the rest of the pool is the consumers'. 0: what fits best."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split(_WholeNumbers):
+    """How the sum over K of one tile is divided among CTAs, for problems of few tiles and much K."""
+
+    kind: SplitKind = "none"
+    """``"split"``: every tile among ``parts`` CTAs (or clusters), equal shares of K. ``"stream"``: the tiles that would
+    not fill a last turn, and one turn more, are laid end to end and cut into equal shares, one for each CTA."""
+    parts: int = 1
+    """CTAs (or clusters) that share a tile (``"split"`` only)."""
+    reduce: Reduce = "ordered"
+    """``"ordered"``: each writes its partial sums, and they are added in a fixed order: the same bits every time.
+    ``"atomic"``: they are added in the order in which they come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,12 +158,15 @@ class GemmConfig:
     pipeline: Pipeline = field(default_factory=Pipeline)
     cluster: Cluster = field(default_factory=Cluster)
     schedule: Schedule = field(default_factory=Schedule)
+    split: Split = field(default_factory=Split)
     epilogue: Epilogue = field(default_factory=Epilogue)
+    specialize: str = ""
+    """Sizes baked into the source: ``"nk"`` (weights have a shape, tokens do not), ``"mnk"``, or ``""``: all at run time."""
 
     @property
     def threads(self) -> int:
         """Threads of a CTA: one producer warpgroup and the consumers."""
-        return WARPGROUP * (1 + self.schedule.consumers)
+        return 128 * (1 + self.schedule.consumers)
 
     @property
     def name(self) -> str:
@@ -175,14 +179,33 @@ class GemmConfig:
         kind = schedule.kind + str(schedule.consumers) + ("_swapped" if schedule.swap else "")
         cluster = "" if self.cluster == Cluster() else f"_cluster{self.cluster.m}x{self.cluster.n}"
         store = self.epilogue.store + (str(self.epilogue.buffers) if self.epilogue.store == "tma" else "")
+        order = "" if schedule.order == "grouped" else f"_{schedule.order}"
+        if schedule.order in ("grouped", "serpentine"):
+            order += f"{'_group' if not order else ''}{schedule.group_m}"
         return (
             f"{self.arch}_{self.problem.a}_{kind}_{tile.m}x{tile.n}x{tile.k}{cluster}"
-            f"_stages{self.pipeline.stages}_group{schedule.group_m}_{store}"
+            f"_stages{self.pipeline.stages}{order}_{store}{self._rarely_named()}"
         )
+
+    def _rarely_named(self) -> str:
+        """The part of the name for what mostly has its default."""
+        split, pipeline = self.split, self.pipeline
+        text = ""
+        if split.kind != "none":
+            text += f"_{split.kind}{split.parts if split.kind == 'split' else ''}"
+            text += "_atomic" if split.reduce == "atomic" else ""
+        for operand, hint in (("a", pipeline.hint_a), ("b", pipeline.hint_b)):
+            text += "" if hint == "none" else f"_{operand}{hint}"
+        if self.schedule.producer_registers:
+            text += f"_producer{self.schedule.producer_registers}"
+        if self.specialize:
+            sizes = "x".join(str(getattr(self.problem, name)) for name in self.specialize)
+            text += f"_{self.specialize}{sizes}"
+        return text
 
     def replace(self, **changes: object) -> GemmConfig:
         """A copy with other parts, as :func:`dataclasses.replace`; ``tile_m``, ``tile_n``, ``stages``, ``consumers``,
-        ``group_m``, ``store`` and ``buffers`` reach into the parts.
+        ``group_m``, ``store``, ``split_kind`` and the like reach into the parts.
 
         >>> GemmConfig().replace(tile_n=192, stages=5).tile
         Tile(m=128, n=192, k=64)
@@ -217,7 +240,7 @@ class GemmConfig:
         'tile_n'
         """
         # The rules do arithmetic on these values, so a value that is no integer is reported alone.
-        return tuple(_wrong_kinds(self)) or tuple(_not_integers(self)) or tuple(_violations(self))
+        return tuple(_wrong_kinds(self)) or tuple(_not_integers(self)) or tuple(_architecture_violations(self))
 
     def problems(self) -> list[str]:
         """Every violated rule as a line: value, rule, nearest thing that works. Empty if a kernel can be made."""
@@ -245,17 +268,26 @@ _SHORT_NAMES = {
     "swap": ("schedule", "swap"),
     "cluster_m": ("cluster", "m"),
     "cluster_n": ("cluster", "n"),
+    "order": ("schedule", "order"),
     "group_m": ("schedule", "group_m"),
+    "producer_registers": ("schedule", "producer_registers"),
+    "hint_a": ("pipeline", "hint_a"),
+    "hint_b": ("pipeline", "hint_b"),
+    "split_kind": ("split", "kind"),
+    "parts": ("split", "parts"),
+    "reduce": ("split", "reduce"),
     "store": ("epilogue", "store"),
     "buffers": ("epilogue", "buffers"),
 }
-_PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "epilogue")
+_PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "split", "epilogue", "specialize")
+_NO_NUMBERS = ("store", "schedule_kind", "swap", "order", "hint_a", "hint_b", "split_kind", "reduce")
 _PART_TYPES = {
     "problem": Problem,
     "tile": Tile,
     "pipeline": Pipeline,
     "cluster": Cluster,
     "schedule": Schedule,
+    "split": Split,
     "epilogue": Epilogue,
 }
 _DTYPES = ("bf16",)
@@ -280,7 +312,7 @@ def _wrong_kinds(config: GemmConfig) -> Iterator[Violation]:
 def _not_integers(config: GemmConfig) -> Iterator[Violation]:
     for name, (part, attribute) in _SHORT_NAMES.items():
         value = getattr(getattr(config, part), attribute)
-        if name not in ("store", "schedule_kind", "swap") and not is_size(value):
+        if name not in _NO_NUMBERS and not is_size(value):
             yield Violation(parameter=name, value=repr(value), rule="must be a whole number")
     swap = config.schedule.swap
     if not isinstance(swap, bool) and not (isinstance(swap, int) and swap in (0, 1)):
@@ -332,81 +364,10 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             )
 
 
-def _nearest(value: int, step: int, low: int, high: int) -> str:
-    below = min(max(value // step * step, low), high)
-    above = min(max(-(-value // step) * step, low), high)
-    return "nearest " + ", ".join(str(near) for near in sorted({below, above}))
+def _architecture_violations(config: GemmConfig) -> Iterator[Violation]:
+    """The rules of the architecture's kernel family. Imported here, since the rules speak of these classes."""
+    from . import hopper_rules
 
-
-def accumulators(config: GemmConfig) -> int:
-    """Float32 accumulator registers of one consumer thread: its share of the tile.
-
-    >>> accumulators(GemmConfig())
-    128
-    """
-    return config.tile.m * config.tile.n // (sharers(config) * WARPGROUP)
-
-
-def most_accumulators(config: GemmConfig) -> int:
-    """Accumulator registers that a consumer thread of this configuration may hold.
-
-    >>> most_accumulators(GemmConfig()), most_accumulators(GemmConfig().replace(cluster_m=2))
-    (208, 200)
-    """
-    if config.schedule.swap and config.epilogue.store == "direct":
-        return MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT
-    return MAXIMUM_ACCUMULATORS if config.cluster == Cluster() else MAXIMUM_ACCUMULATORS_IN_CLUSTERS
-
-
-def sharers(config: GemmConfig) -> int:
-    """Consumer warpgroups that share a tile: all of them if they cooperate, one if they take turns.
-
-    >>> sharers(GemmConfig()), sharers(GemmConfig().replace(schedule_kind="pingpong", tile_n=128))
-    (2, 1)
-    """
-    return 1 if config.schedule.kind == "pingpong" else config.schedule.consumers
-
-
-def registers(consumers: int) -> tuple[int, int]:
-    """What setmaxnreg leaves a producer thread and gives a consumer thread.
-
-    The pool is what the CTA was launched with: ptxas gives 168 registers a thread at 384 threads, hence 504 for three
-    warpgroups, and 24 + 2 * 240 fits exactly. With one consumer the launch gives every thread all it can name.
-
-    >>> registers(2)
-    (24, 240)
-    """
-    return (24, 240) if consumers == 2 else (40, 240)
-
-
-def panel_rows(config: GemmConfig) -> int:
-    """Rows of a panel of D in shared memory: a block's 64, or with operands swapped the tile's part of M.
-
-    >>> panel_rows(GemmConfig()), panel_rows(GemmConfig().replace(swap=True, tile_n=40))
-    (64, 40)
-    """
-    return config.tile.n if config.schedule.swap else 64
-
-
-def shared_bytes(config: GemmConfig) -> dict[str, int]:
-    """Bytes of shared memory by use, in the order they stand in it.
-
-    >>> shared_bytes(GemmConfig())
-    {'tiles of A': 65536, 'tiles of B': 131072, 'staging of D': 32768, 'barriers': 64}
-    """
-    element = 2
-    tile, stages = config.tile, config.pipeline.stages
-    staged = config.epilogue.store == "tma"
-    return {
-        "tiles of A": stages * tile.m * tile.k * element,
-        "tiles of B": stages * tile.n * tile.k * element,
-        "staging of D": config.schedule.consumers * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
-        "barriers": 2 * 8 * stages,
-    }
-
-
-def _violations(config: GemmConfig) -> Iterator[Violation]:
-    tile, schedule, epilogue, problem = config.tile, config.schedule, config.epilogue, config.problem
     if config.arch not in ARCHITECTURES:
         yield Violation(
             parameter="arch",
@@ -414,130 +375,4 @@ def _violations(config: GemmConfig) -> Iterator[Violation]:
             rule="has no kernel here",
             fix=f"there is one for {', '.join(ARCHITECTURES)} (Hopper: H100, H200)",
         )
-    yield from problem_violations(problem)
-    if schedule.kind not in ("cooperative", "pingpong"):
-        yield Violation(parameter="schedule", value=repr(schedule.kind), rule='must be "cooperative" or "pingpong"')
-    elif schedule.kind == "pingpong" and schedule.consumers != 2:
-        yield Violation(
-            parameter="consumers", value=schedule.consumers, rule="ping-pong is played by two", fix="consumers=2 works"
-        )
-    if schedule.consumers not in (1, 2):
-        yield Violation(
-            parameter="consumers",
-            value=schedule.consumers,
-            rule="must be 1 or 2 warpgroups",
-            fix=_nearest(schedule.consumers, 1, 1, 2),
-        )
-    if not 1 <= schedule.group_m <= MAXIMUM_GROUP:
-        yield Violation(
-            parameter="group_m",
-            value=schedule.group_m,
-            rule=f"must be from 1 to {MAXIMUM_GROUP}: the scheduler counts a group's tiles in 32 bits",
-            fix=_nearest(schedule.group_m, 1, 1, MAXIMUM_GROUP),
-        )
-    clusters = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
-    cluster = (config.cluster.m, config.cluster.n)
-    if cluster not in clusters:
-        yield Violation(
-            parameter="cluster",
-            value="x".join(map(str, cluster)),
-            rule=f"must be {', '.join('x'.join(map(str, one)) for one in clusters)}",
-        )
-    else:
-        for name, size, parts in (("tile_m", tile.m, cluster[1]), ("tile_n", tile.n, cluster[0])):
-            if parts > 1 and size % (8 * parts):
-                yield Violation(
-                    parameter=name,
-                    value=size,
-                    rule=f"{parts} CTAs of a cluster load a slice each, whole groups of 8 rows: must be a multiple of {8 * parts}",
-                    fix=_nearest(size, 8 * parts, 8 * parts, 256),
-                )
-    tile_fits = True
-    if tile.m not in (64, 128, 256):
-        tile_fits = False
-        near = sorted((64, 128, 256), key=lambda size: abs(size - tile.m))[:2]
-        yield Violation(
-            parameter="tile_m",
-            value=tile.m,
-            rule="must be 64, 128 or 256 (wgmma M is 64)",
-            fix="nearest " + ", ".join(map(str, sorted(near))),
-        )
-    if tile.n % 8 or not 8 <= tile.n <= 256:
-        tile_fits = False
-        yield Violation(
-            parameter="tile_n",
-            value=tile.n,
-            rule="must be a multiple of 8 and at most 256 (wgmma N, bf16)",
-            fix=_nearest(tile.n, 8, 8, 256),
-        )
-    if tile.k not in (64, 128, 256):
-        tile_fits = False
-        yield Violation(
-            parameter="tile_k",
-            value=tile.k,
-            rule="must be 64, 128 or 256: a slot holds panels of 64 elements of K, the 128 bytes of the swizzle's span",
-        )
-    if not 2 <= config.pipeline.stages <= MAXIMUM_STAGES:
-        tile_fits = False
-        yield Violation(
-            parameter="stages",
-            value=config.pipeline.stages,
-            rule=f"must be from 2 to {MAXIMUM_STAGES}",
-            fix=_nearest(config.pipeline.stages, 1, 2, MAXIMUM_STAGES),
-        )
-    if epilogue.store not in ("tma", "direct"):
-        tile_fits = False
-        yield Violation(parameter="store", value=repr(epilogue.store), rule='must be "tma" or "direct"')
-    if epilogue.store == "tma" and not 1 <= epilogue.buffers <= 4:
-        tile_fits = False
-        yield Violation(
-            parameter="buffers",
-            value=epilogue.buffers,
-            rule="must be from 1 to 4 panels",
-            fix=_nearest(epilogue.buffers, 1, 1, 4),
-        )
-    if epilogue.store == "tma" and is_size(problem.n) and problem.n is not None and problem.n * 2 % 16:
-        yield Violation(
-            parameter="store",
-            value="'tma'",
-            rule=f"TMA stores whole 16-byte chunks, and a row of D has n * 2 = {problem.n * 2} bytes: it would write past the row's end",
-            fix='"direct" works',
-        )
-    if tile_fits and schedule.consumers in (1, 2):
-        yield from _capacity_violations(config)
-
-
-def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
-    tile, consumers = config.tile, sharers(config)
-    if tile.m < 64 * consumers:
-        yield Violation(
-            parameter="consumers",
-            value=consumers,
-            rule=f"each needs at least 64 rows, and tile_m is {tile.m}",
-            fix="consumers=1 works",
-        )
-    elif accumulators(config) > most_accumulators(config):
-        widest = most_accumulators(config) * consumers * WARPGROUP // tile.m // 8 * 8
-        yield Violation(
-            parameter="tile_n",
-            value=tile.n,
-            rule=(
-                f"a {tile.m} x {tile.n} tile on {consumers} consumer warpgroup{'s' * (consumers > 1)} is {accumulators(config)} accumulator registers a thread,"
-                f" and at most {most_accumulators(config)} fit beside the rest"
-            ),
-            fix=f"tile_n={min(widest, 256)} works with tile_m={tile.m}"
-            + (", or consumers=2" if consumers == 1 and tile.m > 64 else ""),
-        )
-    needed = sum(shared_bytes(config).values()) + ALIGNMENT_SLACK
-    if needed > SHARED_LIMIT:
-        fits = [
-            stages
-            for stages in range(2, config.pipeline.stages)
-            if sum(shared_bytes(config.replace(stages=stages)).values()) + ALIGNMENT_SLACK <= SHARED_LIMIT
-        ]
-        yield Violation(
-            parameter="stages",
-            value=config.pipeline.stages,
-            rule=f"{needed} bytes of shared memory ({', '.join(f'{use} {size}' for use, size in shared_bytes(config).items() if size)}, alignment {ALIGNMENT_SLACK}), and a CTA has {SHARED_LIMIT}",
-            fix=f"stages={max(fits)} fits" if fits else "a smaller tile fits",
-        )
+    yield from hopper_rules.violations(config)

@@ -31,11 +31,10 @@ from stridewright.layout.hardware import TensorMap, decode_matrix_descriptor, sw
 from stridewright.layout.hardware.canonical import k_advance, matrix_descriptor
 from stridewright.layout.hardware.fragments import stmatrix_layout, wgmma_d_layout
 
-from .config import ALIGNMENT_SLACK, GemmConfig, panel_rows, registers, shared_bytes, sharers
+from .config import GemmConfig
+from .hopper_rules import ALIGNMENT_SLACK, panel_rows, registers, shared_bytes, sharers
 
 ELEMENT_BYTES = 2
-PANEL_K = 64
-"""Elements of K in a panel of a slot: the 128 bytes of the swizzle's span."""
 PANEL_COLUMNS = 64
 """Columns of a panel of D in shared memory: 64 elements of 2 bytes are the 128 bytes of the swizzle's span."""
 
@@ -46,7 +45,8 @@ class Constant:
 
     type: str
     name: str
-    value: int
+    value: int | str
+    """A number, or the name of an enumeration's value."""
     hexadecimal: bool = False
 
 
@@ -150,6 +150,7 @@ class Derivation:
             tensor = Layout((rows, columns), (pitch // ELEMENT_BYTES, 1))
             return TensorMap.from_layouts(tensor, tile, "bf16", arch=config.arch)
 
+        panel = panel_k(config)
         d = d_tail = None
         if config.epilogue.store == "tma":
             rows = panel_rows(config)
@@ -159,31 +160,49 @@ class Derivation:
             d_tail = tensor_map(m, n, d_row_bytes, swizzled_tile(rows, tail)) if tail else d
         rows_a, rows_b = (n, m) if config.schedule.swap else (m, n)
         return TensorMaps(
-            a=tensor_map(rows_a, k, a_row_bytes, swizzled_tile(self.a.slice_rows, PANEL_K)),
-            b=tensor_map(rows_b, k, b_row_bytes, swizzled_tile(self.b.slice_rows, PANEL_K)),
+            a=tensor_map(rows_a, k, a_row_bytes, swizzled_tile(self.a.slice_rows, panel, panel)),
+            b=tensor_map(rows_b, k, b_row_bytes, swizzled_tile(self.b.slice_rows, panel, panel)),
             d=d,
             d_tail=d_tail,
         )
 
 
-SWIZZLE = "128B"
+def panel_k(config: GemmConfig) -> int:
+    """Elements of K in a panel of a slot, one box of the copy engine: the span of the swizzle. 64 are 128 bytes, and 32,
+    where a slot holds no more, 64 bytes.
+
+    >>> panel_k(GemmConfig().replace(tile_k=128)), panel_k(GemmConfig().replace(tile_k=32))
+    (64, 32)
+    """
+    return min(config.tile.k, 64)
 
 
-def swizzled_tile(rows: int, columns: int) -> SwizzledLayout:
-    """A K-major tile of 16-bit elements under the 128-byte swizzle: (row, column) -> element offset.
+def swizzle_of(span: int) -> str:
+    """The swizzle whose span is ``span`` elements of 2 bytes.
 
-    The atom is 8 rows of 64 elements, 128 bytes each; rows beyond it follow 1024 bytes later. ``columns`` is 64, or
-    less for a row that does not fill the span.
+    >>> swizzle_of(64), swizzle_of(32)
+    ('128B', '64B')
+    """
+    return f"{span * ELEMENT_BYTES}B"
+
+
+def swizzled_tile(rows: int, columns: int, span: int = 64) -> SwizzledLayout:
+    """A K-major tile of 16-bit elements under a swizzle: (row, column) -> element offset.
+
+    The atom is 8 rows of ``span`` elements, 64 for the 128-byte swizzle; rows beyond it follow after the atom's bytes.
+    ``columns`` is a multiple of the span, or less for a row that does not fill it.
 
     >>> print(swizzled_tile(128, 64))
     S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))
     >>> print(swizzled_tile(64, 8))
     S<3,3,3> o (64,8):(64,1)
+    >>> print(swizzled_tile(128, 32, 32))
+    S<2,3,3> o ((8,16),(32,1)):((32,256),(1,0))
     """
-    swizzle = Swizzle(*swizzle_mode(SWIZZLE).element_parameters(8 * ELEMENT_BYTES))
-    atom = compose(swizzle, Layout((8, 64), (64, 1)))
-    tile: SwizzledLayout = tile_to_shape(atom, (rows, max(columns, 64)))
-    if columns >= 64:
+    swizzle = Swizzle(*swizzle_mode(swizzle_of(span)).element_parameters(8 * ELEMENT_BYTES))
+    atom = compose(swizzle, Layout((8, span), (span, 1)))
+    tile: SwizzledLayout = tile_to_shape(atom, (rows, max(columns, span)))
+    if columns >= span:
         return tile
     narrow: SwizzledLayout = compose(tile, (rows, columns))
     return narrow
@@ -197,12 +216,14 @@ def byte_offsets(layout: SwizzledLayout, element_bytes: int = ELEMENT_BYTES) -> 
     """
     bytes_of_element = Layout(cosize(layout.layout), element_bytes)
     inner = compose(bytes_of_element, layout.layout)
-    scaled = Swizzle(*swizzle_mode(SWIZZLE).element_parameters(8))
+    swizzle = layout.swizzle
+    shift = element_bytes.bit_length() - 1
+    scaled = Swizzle(swizzle.bits, swizzle.base + shift, swizzle.shift)
     return SwizzledLayout(scaled, layout.offset * element_bytes, inner)
 
 
 def _operand(name: str, rows: int, parts: int, config: GemmConfig) -> OperandTile:
-    layout = swizzled_tile(rows, config.tile.k)
+    layout = swizzled_tile(rows, config.tile.k, panel_k(config))
 
     def advance(row: int, k: int) -> int:
         """Descriptor units between (0, 0) and (row, k), before the swizzle: the hardware applies that to the final address."""
@@ -216,7 +237,7 @@ def _operand(name: str, rows: int, parts: int, config: GemmConfig) -> OperandTil
         slot_bytes=cosize(layout.layout) * ELEMENT_BYTES,
         descriptor=matrix_descriptor(layout, dtype="bf16", arch=config.arch, major="k", address=0),
         step_advance=k_advance(layout, dtype="bf16", arch=config.arch, major="k"),
-        panel_bytes=cosize(layout.layout) * ELEMENT_BYTES * PANEL_K // config.tile.k,
+        panel_bytes=cosize(layout.layout) * ELEMENT_BYTES * panel_k(config) // config.tile.k,
         block_advance=advance(64, 0) if rows > 64 else 0,
         row_bytes=int(layout.layout(1, 0)) * ELEMENT_BYTES,
     )
@@ -328,10 +349,19 @@ def worst_report(addresses: SwizzledLayout) -> BankReport:
     return max(reports, key=lambda report: report.ratio)
 
 
+_ORDER_NAMES = {
+    "row": "ORDER_ROW",
+    "column": "ORDER_COLUMN",
+    "grouped": "ORDER_GROUPED",
+    "serpentine": "ORDER_SERPENTINE",
+    "hilbert": "ORDER_TABLE",
+}
+
+
 def _steps(derivation: Derivation) -> Iterator[Step]:
     config, a, b = derivation.config, derivation.a, derivation.b
     tile, consumers = config.tile, config.schedule.consumers
-    producer_registers, consumer_registers = registers(consumers)
+    producer_registers, consumer_registers = registers(config)
     yield Step(
         title="The tile, and who computes it",
         notes=(
@@ -344,7 +374,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("int", "TILE_M", tile.m),
             Constant("int", "TILE_N", tile.n),
             Constant("int", "TILE_K", tile.k),
-            Constant("int", "PANEL_K", PANEL_K),
+            Constant("int", "PANEL_K", panel_k(config)),
             Constant("bool", "SWAPPED", int(config.schedule.swap)),
             Constant("int", "STAGES", config.pipeline.stages),
             Constant("int", "CONSUMERS", consumers),
@@ -354,14 +384,21 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("int", "CLUSTER_M", config.cluster.m),
             Constant("int", "CLUSTER_N", config.cluster.n),
             Constant("int", "THREADS", config.threads),
+            Constant("Order", "ORDER", _ORDER_NAMES[config.schedule.order]),
             Constant("int", "GROUP_M", config.schedule.group_m),
+            Constant("Hint", "HINT_A", f"HINT_{config.pipeline.hint_a.upper()}"),
+            Constant("Hint", "HINT_B", f"HINT_{config.pipeline.hint_b.upper()}"),
+            Constant("bool", "SPLIT", int(config.split.kind != "none")),
+            Constant("bool", "ATOMIC", int(config.split.reduce == "atomic")),
+            *(Constant("uint32", f"FIXED_{name.upper()}", _baked(config, name)) for name in "mnk"),
             Constant("int", "TURN_BARRIERS", 1 + consumers),
+            Constant("int", "PARTIAL_SUMS_BARRIER", 3 + consumers),
             Constant("int", "PRODUCER_REGISTERS", producer_registers),
             Constant("int", "CONSUMER_REGISTERS", consumer_registers),
         ),
     )
     for operand in (a, b):
-        yield _operand_step(operand, tile.k)
+        yield _operand_step(operand, config)
     offsets = {use: offset for use, offset, _ in derivation.shared_map}
     yield Step(
         title="Shared memory",
@@ -378,11 +415,22 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("uint32", "EMPTY_BARRIERS_OFFSET", offsets["barriers"] + 8 * config.pipeline.stages),
         ),
     )
-    yield _staging_step(derivation) if config.epilogue.store == "tma" else _direct_step(derivation)
+    if config.epilogue.store == "tma":
+        yield _staging_step(derivation)
+    if config.epilogue.store == "direct" or config.split.kind != "none":
+        yield _direct_step(derivation)
 
 
-def _operand_step(operand: OperandTile, tile_k: int) -> Step:
-    name = operand.name
+def _baked(config: GemmConfig, name: str) -> int:
+    """The size baked into the source, in the kernel's own terms (operands swapped: its m is the problem's n), or 0."""
+    if config.schedule.swap:
+        name = {"m": "n", "n": "m"}.get(name, name)
+    value = getattr(config.problem, name) if name in config.specialize else None
+    return 0 if value is None else int(value)
+
+
+def _operand_step(operand: OperandTile, config: GemmConfig) -> Step:
+    name, panel = operand.name, panel_k(config)
     constants = [
         Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
         Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
@@ -399,7 +447,7 @@ def _operand_step(operand: OperandTile, tile_k: int) -> Step:
             ("the same in bytes", str(byte_offsets(operand.layout))),
         ),
         notes=(
-            f"TMA: {tile_k // PANEL_K} x box {PANEL_K} x {operand.slice_rows} elements, swizzle {SWIZZLE}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
+            f"TMA: {config.tile.k // panel} x box {panel} x {operand.slice_rows} elements, swizzle {swizzle_of(panel)}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}, K-major.",
             *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, "sm_90a").explain().splitlines()),
             "Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:",
@@ -430,7 +478,7 @@ def _staging_step(derivation: Derivation) -> Step:
         notes=(
             f"Bank conflicts: {report.wavefronts} wavefronts a store, {report.ideal} are ideal, for every warp and step"
             + (": none." if report.ratio == 1 else f": ratio {report.ratio:g}."),
-            f"TMA store: box {box[0]} x {box[1]}, swizzle {SWIZZLE}"
+            f"TMA store: box {box[0]} x {box[1]}, swizzle {swizzle_of(PANEL_COLUMNS)}"
             + (f"; the tile's last panel is {tail} columns wide and has a map of its own." if tail else "."),
         ),
         constants=(
@@ -447,7 +495,9 @@ def _staging_step(derivation: Derivation) -> Step:
 def _direct_step(derivation: Derivation) -> Step:
     accumulator = derivation.accumulator
     return Step(
-        title="From accumulators to D, by plain stores",
+        title="From accumulators to D, by plain stores"
+        if derivation.config.epilogue.store == "direct"
+        else "From partial sums to D, by plain stores",
         layouts=(("accumulator: (thread, value) -> m + 64 n", str(accumulator)),),
         functions=(
             AddressFunction("accumulator_row", ("thread", "value"), accumulator_rows(accumulator), "rows"),

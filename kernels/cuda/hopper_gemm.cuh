@@ -15,17 +15,19 @@ struct Tiles {
     uint32 b;
 };
 
-DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles, Ring ring, uint32 m, uint32 n, uint32 k) {
+DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles, Ring ring, TileScheduler scheduler) {
     // This CTA's slices: rows of A for its row of the cluster, rows of B for its column.
     const uint32 slice_a = ring.place.column * A_SLICE_ROWS;
     const uint32 slice_b = ring.place.row * B_SLICE_ROWS;
     // Nothing is loaded before the kernel before has ended, and nothing is stored before something was loaded.
     dependency_wait();
+    const uint64 policy_a = l2_policy<HINT_A>();
+    const uint64 policy_b = l2_policy<HINT_B>();
     RingPosition at;
-    TileScheduler scheduler(ring.place, m, n);
-    TileCoordinate tile;
-    while (scheduler.take(tile)) {
-        for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {
+    Work work;
+    while (scheduler.take(work)) {
+        const uint32 k_end = (work.first + work.count) * TILE_K;
+        for (uint32 k_first = work.first * TILE_K; k_first < k_end; k_first += TILE_K) {
             ring.wait_empty(at);
             const uint32 full = ring.full_barrier(at.slot);
             mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);    // what lies outside the tensors is filled with zeros and counted too
@@ -35,14 +37,14 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
                 const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + panel * B_PANEL_BYTES + slice_b * B_ROW_BYTES;
                 const uint32 k_panel = k_first + panel * PANEL_K;
                 if (CLUSTER_N > 1) {
-                    tma_load_2d_multicast(a, map_a, full, ring.place.row_mask(), k_panel, tile.row * TILE_M + slice_a);
+                    tma_load_2d_multicast<HINT_A>(a, map_a, full, ring.place.row_mask(), policy_a, k_panel, work.row * TILE_M + slice_a);
                 } else {
-                    tma_load_2d(a, map_a, full, k_panel, tile.row * TILE_M);
+                    tma_load_2d<HINT_A>(a, map_a, full, policy_a, k_panel, work.row * TILE_M);
                 }
                 if (CLUSTER_M > 1) {
-                    tma_load_2d_multicast(b, map_b, full, ring.place.column_mask(), k_panel, tile.column * TILE_N + slice_b);
+                    tma_load_2d_multicast<HINT_B>(b, map_b, full, ring.place.column_mask(), policy_b, k_panel, work.column * TILE_N + slice_b);
                 } else {
-                    tma_load_2d(b, map_b, full, k_panel, tile.column * TILE_N);
+                    tma_load_2d<HINT_B>(b, map_b, full, policy_b, k_panel, work.column * TILE_N);
                 }
             }
             at.advance();
@@ -61,7 +63,7 @@ DEVICE void multiply_slot(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 a,
     }
 }
 
-// One tile's sum over K: TILE_K at a time, slot after slot.
+// The sum over k_blocks slots, one after the other.
 DEVICE void multiply_tile(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, uint32 k_blocks) {
     uint32 previous = 0;
     for (uint32 k_block = 0; k_block < k_blocks; ++k_block) {
@@ -78,28 +80,27 @@ DEVICE void multiply_tile(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 de
     }
 }
 
-DEVICE void consume(Epilogue epilogue, Tiles tiles, Ring ring, uint32 consumer, uint32 m, uint32 n, uint32 k) {
+DEVICE void consume(Epilogue epilogue, PartialSums partial_sums, Tiles tiles, Ring ring, TileScheduler scheduler, uint32 consumer) {
     // Cooperative consumers share a tile, each its rows; ping-pong consumers take turns at whole tiles: one multiplies while the other stores.
     const uint32 first_row = PINGPONG ? 0 : consumer * M_BLOCKS * 64;
     // A matrix descriptor holds its address, 18 bits of it, in units of 16 bytes in its low bits, so advancing an operand is an addition.
     // (In a cluster, the bits above say which CTA's shared memory is meant.)
     const uint64 descriptor_a = A_DESCRIPTOR + (((tiles.a + first_row * A_ROW_BYTES) & 0x3ffff) >> 4);
     const uint64 descriptor_b = B_DESCRIPTOR + ((tiles.b & 0x3ffff) >> 4);
-    const uint32 k_blocks = (k + TILE_K - 1) / TILE_K;
+    const uint32 k_blocks = scheduler.shares.k_blocks;
 
     RingPosition at;
-    TileScheduler scheduler(ring.place, m, n);
     if (PINGPONG && consumer == 1) {
         named_barrier_arrive<256>(TURN_BARRIERS);    // the first turn is consumer 0's
         scheduler.skip();
         at.skip(k_blocks);
     }
-    TileCoordinate tile;
-    while (scheduler.take(tile)) {
+    Work work;
+    while (scheduler.take(work)) {
         float accumulators[M_BLOCKS][TILE_N / 2];
         // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two phases off.
         if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);
-        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, k_blocks);
+        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work.count);
         const uint32 last = (at.slot + STAGES - 1) % STAGES;
         if (PINGPONG) {
             if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);
@@ -109,23 +110,33 @@ DEVICE void consume(Epilogue epilogue, Tiles tiles, Ring ring, uint32 consumer, 
         wgmma_wait<0>();
         ring.release(last);
 
+        if (SPLIT && work.count < k_blocks) {
+            partial_sums.write(accumulators, work);
+            continue;
+        }
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) {
-            epilogue.store(accumulators[block], tile.row * TILE_M + first_row + block * 64, tile.column * TILE_N);
+            epilogue.store(accumulators[block], work.row * TILE_M + first_row + block * 64, work.column * TILE_N);
         }
     }
+    if (SPLIT) partial_sums.finish();
     epilogue.finish();
 }
 
 extern "C" __global__ void CLUSTER_ATTRIBUTE __launch_bounds__(THREADS, 1)
 stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_constant__ TensorMap tensor_map_b, const __grid_constant__ TensorMap tensor_map_d,
-                  const __grid_constant__ TensorMap tensor_map_d_tail, bf16 *d, uint64 d_row_stride, uint32 m, uint32 n, uint32 k) {
+                  const __grid_constant__ TensorMap tensor_map_d_tail, bf16 *d, uint64 d_row_stride, uint32 m_given, uint32 n_given, uint32 k_given,
+                  const uint32 *order, Float4 *partials, uint32 *counters, uint32 shared_blocks) {
     extern __shared__ uint8 dynamic_shared[];
     // The swizzle acts on address bits, so tiles start at multiples of 1024 bytes. The launch asks for 1023 bytes more than the map below.
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
     const Tiles tiles = {shared + A_OFFSET, shared + B_OFFSET};
     const Ring ring = {shared + FULL_BARRIERS_OFFSET, shared + EMPTY_BARRIERS_OFFSET, ClusterPlace()};
     const uint32 warpgroup = warp_uniform(threadIdx.x / 128);
+    const uint32 m = FIXED_M ? FIXED_M : m_given;    // a size baked in is not 0
+    const uint32 n = FIXED_N ? FIXED_N : n_given;
+    const uint32 k = FIXED_K ? FIXED_K : k_given;
+    const TileScheduler scheduler(ring.place, m, n, k, shared_blocks, order);
 
     if (threadIdx.x == 0) {
         tensor_map_prefetch(&tensor_map_a);
@@ -143,13 +154,14 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
     if (warpgroup == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_uniform(threadIdx.x / 32) == 0 && elect_one()) {
-            produce(&tensor_map_a, &tensor_map_b, tiles, ring, m, n, k);
+            produce(&tensor_map_a, &tensor_map_b, tiles, ring, scheduler);
         }
     } else {
         registers_claim<CONSUMER_REGISTERS>();
         const uint32 consumer = warpgroup - 1;
         const Output output = {&tensor_map_d, &tensor_map_d_tail, d, d_row_stride};
-        consume(Epilogue(output, shared, consumer, m, n), tiles, ring, consumer, m, n, k);
+        const PartialSums partial_sums(partials, counters, scheduler, output, consumer, m, n);
+        consume(Epilogue(output, shared, consumer, m, n), partial_sums, tiles, ring, scheduler, consumer);
     }
 
     if (CLUSTER_SIZE > 1) {

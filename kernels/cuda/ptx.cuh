@@ -89,6 +89,32 @@ DEVICE void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"
 // The grids that depend on this one may start to be launched.
 DEVICE void dependency_allow() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
+// ---- between CTAs, through global memory --------------------------------------------------------------------------
+
+// Orders what this CTA has written before, and knows of others' writes, for the whole GPU.
+DEVICE void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+// Adds one to a counter and returns what it was.
+DEVICE uint32 global_count(uint32 *counter) {
+    uint32 before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(reinterpret_cast<uint64>(counter)) : "memory");
+    return before;
+}
+
+// Returns once the counter has reached `count`; what was written before it was counted can be read then.
+DEVICE void global_wait(const uint32 *counter, uint32 count) {
+    uint32 seen;
+    do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(reinterpret_cast<uint64>(counter)) : "memory");
+    } while (seen < count);
+}
+
+// Four additions in one access, each atomic by itself.
+DEVICE void global_add(Float4 *sum, float x, float y, float z, float w) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(reinterpret_cast<uint64>(sum)), "f"(x), "f"(y), "f"(z), "f"(w)
+                 : "memory");
+}
+
 // ---- clusters ---------------------------------------------------------------------------------------------------
 
 DEVICE uint32 cluster_rank() {
@@ -108,20 +134,43 @@ DEVICE void tensor_map_prefetch(const TensorMap *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64>(map)) : "memory");
 }
 
+// What L2 is told about lines that a copy brings: a policy that the copies take as an operand.
+template <Hint Kind> DEVICE uint64 l2_policy() {
+    uint64 policy = 0;
+    if (Kind == HINT_FIRST) asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    if (Kind == HINT_LAST) asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
 // Box at element coordinates (x innermost, y) of the tensor -> shared memory; its bytes are counted at `barrier`.
-DEVICE void tma_load_2d(uint32 destination, const TensorMap *map, uint32 barrier, int x, int y) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
-        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
-        : "memory");
+template <Hint Kind> DEVICE void tma_load_2d(uint32 destination, const TensorMap *map, uint32 barrier, uint64 policy, int x, int y) {
+    if (Kind == HINT_NONE) {
+        asm volatile(
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
+            : "memory");
+    } else {
+        asm volatile(
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(destination),
+            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y), "l"(policy)
+            : "memory");
+    }
 }
 
 // The same into the shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier.
-DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
-        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y)
-        : "memory");
+template <Hint Kind> DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy, int x, int y) {
+    if (Kind == HINT_NONE) {
+        asm volatile(
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
+            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y)
+            : "memory");
+    } else {
+        asm volatile(
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%0], [%1, {%4, %5}], [%2], %3, %6;" ::"r"(
+                destination),
+            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y), "l"(policy)
+            : "memory");
+    }
 }
 
 // Shared memory -> box at (x, y) of the tensor; elements outside the tensor are not written.

@@ -1,37 +1,108 @@
-// Which output tiles a CTA computes, and in which order. The grid is persistent: cluster i takes blocks of tiles i, i + clusters, ... where a block is one tile
-// for each of its CTAs. A CTA whose tile lies outside D still loads its slices for the others; its own results are not stored.
+// Which part of which output tile a CTA computes next, and in which order. The grid is persistent: cluster i takes blocks of tiles i, i + clusters, ... where a block
+// is one tile for each of its CTAs. A CTA whose tile lies outside D still loads its slices for the others; its own results are not stored.
+//
+// With SPLIT, the first `shared_blocks` blocks are laid end to end, the K of one after the K of the other, and cut into equal shares, one for each cluster: a share
+// is the end of one block, perhaps some whole ones, and the beginning of another. The shares come first; the other blocks are then taken whole.
 #pragma once
 #include "cluster.cuh"
 
-struct TileCoordinate {
+// What to compute next: a tile, and of its K the slots first .. first + count.
+struct Work {
     uint32 row;       // in tiles of TILE_M
     uint32 column;    // in tiles of TILE_N
+    uint32 first;
+    uint32 count;
+    uint32 block;     // its number in the order
 };
 
-// Blocks in groups of GROUP_M block rows, walked column by column: CTAs that run at the same time share panels of A and B in L2.
+// The order of the blocks, from a number to the block's row and column (kernels/orders.py draws it).
+struct BlockOrder {
+    uint32 rows;       // in blocks
+    uint32 columns;
+    const uint32 *table;    // ORDER_TABLE only: row | column << 16 of every block
+
+    DEVICE void place(uint32 number, uint32 &row, uint32 &column) const {
+        if (ORDER == ORDER_ROW) {
+            row = number / columns;
+            column = number - row * columns;
+        } else if (ORDER == ORDER_COLUMN) {
+            column = number / rows;
+            row = number - column * rows;
+        } else if (ORDER == ORDER_TABLE) {
+            const uint32 entry = table[number];
+            row = entry & 0xffff;
+            column = entry >> 16;
+        } else {
+            // Groups of GROUP_M block rows, walked column by column: CTAs that run at the same time share panels of A and B in L2.
+            const uint32 per_group = GROUP_M * columns;
+            const uint32 group = number / per_group;
+            const uint32 within = number - group * per_group;
+            const uint32 first_row = group * GROUP_M;
+            const uint32 height = min(rows - first_row, uint32(GROUP_M));    // the last group may be lower
+            column = within / height;
+            row = first_row + within - column * height;
+            if (ORDER == ORDER_SERPENTINE && group % 2 == 1) column = columns - 1 - column;    // back again
+        }
+    }
+};
+
+// How the shared blocks are cut: cluster c has the slots begin(c) .. begin(c + 1) of all of them together.
+struct Shares {
+    uint32 k_blocks;    // slots of one block
+    uint32 slots;       // of all shared blocks
+    uint32 clusters;
+
+    DEVICE uint32 begin(uint32 cluster) const { return static_cast<uint32>(uint64(cluster) * slots / clusters); }
+
+    // The cluster whose share holds this slot: the last one whose share begins at it or before.
+    DEVICE uint32 owner(uint32 slot) const { return static_cast<uint32>((uint64(slot + 1) * clusters - 1) / slots); }
+};
+
 struct TileScheduler {
     ClusterPlace place;
-    uint32 rows;
-    uint32 columns;
-    uint32 next;
+    BlockOrder order;
+    Shares shares;
+    uint32 blocks;
+    uint32 next;     // block to take whole
+    uint32 slot;     // of the shared blocks: where this cluster's share goes on
+    uint32 end;
 
-    DEVICE TileScheduler(ClusterPlace place, uint32 m, uint32 n)
-        : place(place), rows((m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M)), columns((n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N)), next(blockIdx.x / CLUSTER_SIZE) {}
+    DEVICE TileScheduler(ClusterPlace place, uint32 m, uint32 n, uint32 k, uint32 shared_blocks, const uint32 *table) : place(place), slot(0), end(0) {
+        order.rows = (m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
+        order.columns = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);
+        order.table = table;
+        blocks = order.rows * order.columns;
+        const uint32 cluster = blockIdx.x / CLUSTER_SIZE;
+        next = cluster;
+        shares.k_blocks = (k + TILE_K - 1) / TILE_K;
+        if (SPLIT) {
+            shares.slots = shared_blocks * shares.k_blocks;
+            shares.clusters = gridDim.x / CLUSTER_SIZE;
+            slot = shares.begin(cluster);
+            end = shares.begin(cluster + 1);
+            next += shared_blocks;
+        }
+    }
 
-    DEVICE bool take(TileCoordinate &tile) {
-        if (!any_left()) return false;
-        const uint32 per_group = GROUP_M * columns;
-        const uint32 group = next / per_group;
-        const uint32 within = next - group * per_group;
-        const uint32 first_row = group * GROUP_M;
-        const uint32 height = min(rows - first_row, uint32(GROUP_M));    // the last group may be lower
-        const uint32 column = within / height;
-        tile.row = (first_row + within - column * height) * CLUSTER_M + place.row;
-        tile.column = column * CLUSTER_N + place.column;
-        skip();
+    DEVICE bool take(Work &work) {
+        work.first = 0;
+        work.count = shares.k_blocks;
+        if (SPLIT && slot < end) {
+            work.block = slot / shares.k_blocks;
+            work.first = slot - work.block * shares.k_blocks;
+            work.count = min(shares.k_blocks - work.first, end - slot);
+            slot += work.count;
+        } else {
+            if (!any_left()) return false;
+            work.block = next;
+            skip();
+        }
+        order.place(work.block, work.row, work.column);
+        work.row = work.row * CLUSTER_M + place.row;
+        work.column = work.column * CLUSTER_N + place.column;
         return true;
     }
 
     DEVICE void skip() { next += gridDim.x / CLUSTER_SIZE; }
-    DEVICE bool any_left() const { return next < rows * columns; }
+    DEVICE bool any_left() const { return next < blocks; }
 };

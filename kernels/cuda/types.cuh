@@ -13,3 +13,14 @@ using bf16 = uint16;
 struct alignas(64) TensorMap {
     uint64 words[16];
 };
+
+// Four floats that are read and written in one access.
+struct alignas(16) Float4 {
+    float x, y, z, w;
+};
+
+// How long L2 should keep the lines that a copy brings.
+enum Hint { HINT_NONE, HINT_FIRST, HINT_LAST };    // first, last: to be evicted
+
+// The order in which the tiles of D are taken.
+enum Order { ORDER_ROW, ORDER_COLUMN, ORDER_GROUPED, ORDER_SERPENTINE, ORDER_TABLE };

@@ -139,7 +139,7 @@ def test_a_ring_position_that_restarts_at_each_tile_is_found() -> None:
 
 
 def test_registers_beyond_the_launch_s_pool_are_found() -> None:
-    found = verdict(planted("CONSUMER_REGISTERS = 240;", "CONSUMER_REGISTERS = 248;"))
+    found = verdict(planted("CONSUMER_REGISTERS = 232;", "CONSUMER_REGISTERS = 248;"))
     assert found.startswith(("deadlock", "error"))
     assert "setmaxnreg" in found
 

@@ -18,6 +18,7 @@ CONFIGS = {
     "direct": GemmConfig().replace(tile_m=256, tile_n=72, stages=3, store="direct"),
     "pingpong": GemmConfig().replace(schedule_kind="pingpong", tile_n=176, cluster_m=2, buffers=1),
     "swapped": GemmConfig().replace(tile_m=64, tile_n=40, tile_k=128, consumers=1, swap=True),
+    "split": GemmConfig().replace(tile_n=128, tile_k=32, split_kind="split", parts=4, cluster_n=2, hint_b="last"),
 }
 
 

@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stridewright.kernels.config import (
-    ALIGNMENT_SLACK,
-    SHARED_LIMIT,
     Cluster,
     ConfigError,
     GemmConfig,
@@ -19,9 +17,8 @@ from stridewright.kernels.config import (
     Problem,
     Schedule,
     Tile,
-    registers,
-    shared_bytes,
 )
+from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, SHARED_LIMIT, registers, shared_bytes
 
 
 def test_the_default_is_valid() -> None:
@@ -41,7 +38,7 @@ def test_every_broken_rule_is_reported_at_once() -> None:
         tile=Tile(m=100, n=204, k=48),
         pipeline=Pipeline(stages=1),
         cluster=Cluster(m=3),
-        schedule=Schedule(consumers=3),
+        schedule=Schedule(consumers=4),
     )
     parameters = {violation.parameter for violation in config.violations()}
     assert parameters >= {
@@ -187,6 +184,11 @@ def test_a_valid_configuration_keeps_the_chip_s_limits(
 
 def test_the_register_split_fits_the_pool_that_the_launch_leaves() -> None:
     # ptxas assigns 168 registers a thread at 384 threads; setmaxnreg takes multiples of 8 from 24 to 256.
-    producer, consumer = registers(2)
-    assert 128 * (producer + 2 * consumer) <= 384 * 168
-    assert all(count % 8 == 0 and 24 <= count <= 256 for count in (*registers(1), *registers(2)))
+    # Four warpgroups are launched with 128 each: 65536 registers are in the file.
+    pools = {1: 336, 2: 504, 3: 512}
+    for consumers, tile_m in ((1, 64), (2, 128), (3, 192)):
+        for wanted in (0, 24, 40, 56):
+            config = GemmConfig().replace(consumers=consumers, tile_m=tile_m, tile_n=128, producer_registers=wanted)
+            producer, consumer = registers(config)
+            assert producer + consumers * consumer <= pools[consumers]
+            assert all(count % 8 == 0 and 24 <= count <= 256 for count in (producer, consumer))

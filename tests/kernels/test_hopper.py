@@ -8,11 +8,11 @@ import pytest
 from stridewright.kernels.config import ConfigError, GemmConfig
 from stridewright.kernels.hopper import (
     PANEL_COLUMNS,
-    PANEL_K,
     accumulator_columns,
     accumulator_rows,
     byte_offsets,
     derive,
+    panel_k,
     stmatrix_rows,
     swizzled_tile,
 )
@@ -34,11 +34,11 @@ def test_the_copy_engine_puts_every_element_where_the_tile_s_layout_says(config:
     maps = derivation.tensor_maps(1000, 1000, 1000)
     for tensor_map, operand in ((maps.a, derivation.a), (maps.b, derivation.b)):
         assert tensor_map.problems() == []
-        panels = config.tile.k // PANEL_K
+        panels = config.tile.k // panel_k(config)
         assert tensor_map.box_bytes * panels == operand.panel_bytes * panels == operand.slot_bytes
         for row in {0, 1, 7, min(8, operand.rows - 1), operand.rows - 1}:
             for k in range(0, config.tile.k, 5):
-                panel, within = divmod(k, PANEL_K)
+                panel, within = divmod(k, panel_k(config))
                 landed = panel * operand.panel_bytes + tensor_map.byte_of((within, row))
                 assert landed == 2 * operand.layout(row, k)
 

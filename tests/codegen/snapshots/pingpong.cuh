@@ -1,7 +1,7 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 128 x 176 of D at a time; its K runs through slots of 64 elements.
 // 2 consumer warpgroups of 128 rows each, wgmma m64n176k16: 176 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads (24) and gives them to the consumers' (240).
+// setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (232).
 constexpr int TILE_M = 128;
 constexpr int TILE_N = 176;
 constexpr int TILE_K = 64;
@@ -15,10 +15,19 @@ constexpr int M_BLOCKS = 2;
 constexpr int CLUSTER_M = 2;
 constexpr int CLUSTER_N = 1;
 constexpr int THREADS = 384;
+constexpr Order ORDER = ORDER_GROUPED;
 constexpr int GROUP_M = 8;
+constexpr Hint HINT_A = HINT_NONE;
+constexpr Hint HINT_B = HINT_NONE;
+constexpr bool SPLIT = 0;
+constexpr bool ATOMIC = 0;
+constexpr uint32 FIXED_M = 0;
+constexpr uint32 FIXED_N = 0;
+constexpr uint32 FIXED_K = 0;
 constexpr int TURN_BARRIERS = 3;
-constexpr int PRODUCER_REGISTERS = 24;
-constexpr int CONSUMER_REGISTERS = 240;
+constexpr int PARTIAL_SUMS_BARRIER = 5;
+constexpr int PRODUCER_REGISTERS = 40;
+constexpr int CONSUMER_REGISTERS = 232;
 
 // ======== A slot of A ==============================================================================================
 // (m, k) -> element of the slot:  S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))

@@ -15,8 +15,17 @@ constexpr int M_BLOCKS = 1;
 constexpr int CLUSTER_M = 1;
 constexpr int CLUSTER_N = 1;
 constexpr int THREADS = 256;
+constexpr Order ORDER = ORDER_GROUPED;
 constexpr int GROUP_M = 8;
+constexpr Hint HINT_A = HINT_NONE;
+constexpr Hint HINT_B = HINT_NONE;
+constexpr bool SPLIT = 0;
+constexpr bool ATOMIC = 0;
+constexpr uint32 FIXED_M = 0;
+constexpr uint32 FIXED_N = 0;
+constexpr uint32 FIXED_K = 0;
 constexpr int TURN_BARRIERS = 2;
+constexpr int PARTIAL_SUMS_BARRIER = 4;
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 240;
 

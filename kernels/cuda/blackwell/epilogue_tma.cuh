@@ -1,0 +1,48 @@
+// Epilogue through shared memory: each warp fills panels of its own rows x 64 columns, swizzled so that its stores do not conflict on banks, and the copy engine
+// writes them to D under the next panel and the next tile.
+#pragma once
+#include "output.cuh"
+
+struct Epilogue {
+    Output output;
+    uint32 staging;    // this warp's STAGING_BUFFERS panels
+    uint32 buffer;
+
+    DEVICE Epilogue(const Output &output, uint32 shared)
+        : output(output), staging(shared + STAGING_OFFSET + (threadIdx.x / 32) % 4 * (STAGING_BUFFERS * PANEL_BYTES)), buffer(0) {}
+
+    // `values` is this thread's part of piece `piece` of the tile whose first element is D(row, column).
+    DEVICE void put(const uint32 (&values)[VALUES], int piece, uint32 row, uint32 column) {
+        const uint32 warp = (threadIdx.x / 32) % 4;
+        const uint32 lane = threadIdx.x % 32;
+        const int within = piece % PANEL_PIECES;
+        const uint32 panel = staging + buffer * PANEL_BYTES;
+
+        // The store that last used this buffer must have read it. Only the thread that issued the stores can wait for them.
+        if (within == 0) {
+            if (lane == 0) tma_store_wait_read<STAGING_BUFFERS - 1>();
+            __syncwarp();
+        }
+        #pragma unroll
+        for (int first = 0; first < VALUES; first += 8) {
+            store_shared_16(panel + staging_offset(lane, first / 8, within), rounded(values + first));
+        }
+        if (within == PANEL_PIECES - 1 || piece == PIECES - 1) {
+            fence_async_proxy();
+            __syncwarp();
+            if (lane == 0) {
+                const bool tail = TAIL_COLUMNS != 0 && piece == PIECES - 1;
+                const uint32 first_row = row + fragment_row(0, warp);
+                const uint32 first_column = column + fragment_column(0, warp, 0, piece - within);
+                if (first_row < output.m && first_column < output.n) tma_store_2d(tail ? output.map_tail : output.map, panel, first_column, first_row);
+                tma_store_commit();    // also where nothing was stored: the wait above counts panels
+            }
+            buffer = buffer + 1 == STAGING_BUFFERS ? 0 : buffer + 1;
+        }
+    }
+
+    // Shared memory must outlive the stores that read it, and the grid's results must be written before it counts as finished.
+    DEVICE void finish() {
+        if (threadIdx.x % 32 == 0) tma_store_wait_all();
+    }
+};

@@ -1,0 +1,26 @@
+// Which tile has which number: groups of GROUP_M tile rows, walked column by column, so that CTAs that run at the same time share panels of A and B in L2.
+#pragma once
+
+struct TileCoordinate {
+    uint32 row;       // in tiles of TILE_M
+    uint32 column;    // in tiles of TILE_N
+};
+
+struct TileGrid {
+    uint32 rows;
+    uint32 columns;
+
+    DEVICE TileGrid(uint32 m, uint32 n) : rows((m + TILE_M - 1) / TILE_M), columns((n + TILE_N - 1) / TILE_N) {}
+
+    DEVICE uint32 tiles() const { return rows * columns; }
+
+    DEVICE TileCoordinate at(uint32 number) const {
+        const uint32 per_group = GROUP_M * columns;
+        const uint32 group = number / per_group;
+        const uint32 within = number - group * per_group;
+        const uint32 first_row = group * GROUP_M;
+        const uint32 height = min(rows - first_row, uint32(GROUP_M));    // the last group may be lower
+        const uint32 column = within / height;
+        return {first_row + within - column * height, column};
+    }
+};

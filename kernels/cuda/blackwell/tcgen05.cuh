@@ -1,0 +1,45 @@
+// What Blackwell adds, one function for each PTX instruction: the fences and moves of tensor memory that are the same for one CTA and for a pair.
+// The forms that differ stand in single.cuh and pair.cuh: a kernel uses one of them throughout (the assembler refuses a mix).
+#pragma once
+#include "../ptx.cuh"
+
+// ---- order ------------------------------------------------------------------------------------------------------
+
+// Tensor-memory instructions before this come before whatever this thread signals next; those after the other come after what it waited for.
+DEVICE void tmem_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+DEVICE void tmem_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+
+// ---- shared memory ----------------------------------------------------------------------------------------------
+
+DEVICE uint32 load_shared(uint32 address) {
+    uint32 value;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+
+struct Bytes16 {
+    uint32 words[4];
+};
+
+DEVICE void store_shared_16(uint32 address, Bytes16 value) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.words[0]), "r"(value.words[1]), "r"(value.words[2]), "r"(value.words[3]) : "memory");
+}
+
+DEVICE void store_global_16(void *address, Bytes16 value) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(value.words[0]), "r"(value.words[1]), "r"(value.words[2]), "r"(value.words[3]) : "memory");
+}
+
+DEVICE Bytes16 load_global_16(const void *address) {
+    Bytes16 value;
+    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(value.words[0]), "=r"(value.words[1]), "=r"(value.words[2]), "=r"(value.words[3]) : "l"(address) : "memory");
+    return value;
+}
+
+// ---- results ----------------------------------------------------------------------------------------------------
+
+// Two floats, rounded to nearest even, as two halves: `low` in bits 0-15.
+DEVICE uint32 pack_f16(float low, float high) {
+    uint32 packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}

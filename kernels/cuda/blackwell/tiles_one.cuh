@@ -1,0 +1,20 @@
+// Each CTA (or pair) computes the one tile that its place in the grid names.
+#pragma once
+
+struct Tiles {
+    TileGrid grid;
+    bool taken;
+
+    DEVICE Tiles(uint32, uint32 m, uint32 n) : grid(m, n), taken(false) {}
+
+    DEVICE static void initialise(uint32) {}
+
+    DEVICE bool take(TileCoordinate &tile) {
+        if (taken) return false;
+        taken = true;
+        tile = grid.at(blockIdx.x / CTAS);
+        return true;
+    }
+
+    DEVICE void schedule() {}
+};

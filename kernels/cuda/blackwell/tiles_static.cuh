@@ -1,0 +1,20 @@
+// A persistent grid: CTA (or pair) i computes tiles i, i + CTAs, ... Every role counts for itself, so there is nothing to wait for.
+#pragma once
+
+struct Tiles {
+    TileGrid grid;
+    uint32 next;
+
+    DEVICE Tiles(uint32, uint32 m, uint32 n) : grid(m, n), next(blockIdx.x / CTAS) {}
+
+    DEVICE static void initialise(uint32) {}
+
+    DEVICE bool take(TileCoordinate &tile) {
+        if (next >= grid.tiles()) return false;
+        tile = grid.at(next);
+        next += gridDim.x / CTAS;
+        return true;
+    }
+
+    DEVICE void schedule() {}
+};

@@ -1,0 +1,128 @@
+// Tiles whose K is shared among CTAs. Each writes its partial sums to global memory and counts itself in; at its end it waits until all have done so, and
+// then every one of them adds up its part of the tile and stores it. Nobody waits before all of his own multiplies are done, and the
+// CTAs of a grid run at the same time, so the wait ends. The counters are zero before and after a launch.
+#pragma once
+#include "output.cuh"
+#include "scheduler.cuh"
+
+constexpr uint32 CONSUMER_THREADS = CONSUMERS * 128;
+constexpr uint32 FRAGMENTS = CONSUMERS * M_BLOCKS * (TILE_N / 8) * 128;    // of four accumulators, in one tile
+
+struct PartialSums {
+    Float4 *partials;      // a tile of fragments for each CTA and kind of share (or, ATOMIC, for each tile)
+    uint32 *counters;      // two for each tile: CTAs that came, CTAs that left
+    TileScheduler scheduler;
+    Output output;
+    uint32 rank;
+    uint32 consumer;
+    uint32 m, n;
+
+    DEVICE PartialSums(Float4 *partials, uint32 *counters, TileScheduler scheduler, Output output, uint32 consumer, uint32 m, uint32 n)
+        : partials(partials), counters(counters), scheduler(scheduler), output(output), rank(CLUSTER_SIZE > 1 ? cluster_rank() : 0), consumer(consumer), m(m), n(n) {}
+
+    // A cluster's share cuts at most two blocks: it holds the end of one, or a middle, and the beginning of another. Each has its place.
+    DEVICE Float4 *place(uint32 cluster, uint32 block, bool beginning) const {
+        const uint32 number = ATOMIC ? block : 2 * cluster + (beginning ? 1 : 0);
+        return partials + (uint64(number) * CLUSTER_SIZE + rank) * FRAGMENTS;
+    }
+
+    DEVICE uint32 *counter(uint32 block) const { return counters + 2 * (block * CLUSTER_SIZE + rank); }
+
+    // This thread's part of the sums of a tile, `work` of its K.
+    DEVICE void write(const float (&accumulators)[M_BLOCKS][TILE_N / 2], Work work) const {
+        Float4 *const first = place(blockIdx.x / CLUSTER_SIZE, work.block, work.first == 0) + (consumer * M_BLOCKS * (TILE_N / 8)) * 128 + threadIdx.x % 128;
+        #pragma unroll
+        for (int block = 0; block < M_BLOCKS; ++block) {
+            #pragma unroll
+            for (int group = 0; group < TILE_N / 8; ++group) {
+                const float *const four = accumulators[block] + group * 4;
+                Float4 *const target = first + (block * (TILE_N / 8) + group) * 128;
+                if (ATOMIC) {
+                    global_add(target, four[0], four[1], four[2], four[3]);
+                } else {
+                    *target = {four[0], four[1], four[2], four[3]};
+                }
+            }
+        }
+        named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);    // all of this CTA's sums are written
+        if (consumer == 0 && threadIdx.x % 128 == 0) {
+            fence_gpu();
+            global_count(counter(work.block));
+        }
+    }
+
+    // Adds up this CTA's part of each of the tiles that its share cut, and stores it.
+    DEVICE void finish() const {
+        const Shares &shares = scheduler.shares;
+        const uint32 cluster = blockIdx.x / CLUSTER_SIZE;
+        const uint32 begin = shares.begin(cluster);
+        const uint32 end = shares.begin(cluster + 1);
+        if (begin == end) return;
+        const uint32 first = begin / shares.k_blocks;
+        const uint32 last = (end - 1) / shares.k_blocks;
+        finish_block(first, cluster);
+        if (last != first) finish_block(last, cluster);
+    }
+
+    DEVICE void finish_block(uint32 block, uint32 cluster) const {
+        const Shares &shares = scheduler.shares;
+        const uint32 first = shares.owner(block * shares.k_blocks);
+        const uint32 count = shares.owner((block + 1) * shares.k_blocks - 1) - first + 1;
+        if (count == 1) return;    // computed and stored whole
+        if (consumer == 0 && threadIdx.x % 128 == 0) global_wait(counter(block), count);
+        named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
+
+        uint32 row, column;
+        scheduler.order.place(block, row, column);
+        row = (row * CLUSTER_M + scheduler.place.row) * TILE_M;
+        column = (column * CLUSTER_N + scheduler.place.column) * TILE_N;
+        const uint32 thread = threadIdx.x - 128;
+        // A warp takes 32 neighbouring fragments, 512 bytes, at a time; the warps of all CTAs that share the tile take turns.
+        for (uint32 fragment = (cluster - first) * CONSUMER_THREADS + thread; fragment < FRAGMENTS; fragment += count * CONSUMER_THREADS) {
+            Float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (ATOMIC) {
+                Float4 *const place_of_sum = place(0, block, false) + fragment;
+                sum = *place_of_sum;
+                *place_of_sum = {0.0f, 0.0f, 0.0f, 0.0f};    // as the next launch wants to find it
+            } else {
+                #pragma unroll 8
+                for (uint32 part = 0; part < count; ++part) {    // always in this order: the same bits every time
+                    const Float4 four = place(first + part, block, part == 0)[fragment];
+                    sum = {sum.x + four.x, sum.y + four.y, sum.z + four.z, sum.w + four.w};
+                }
+            }
+            store(sum, fragment, row, column);
+        }
+
+        named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
+        // The last to leave sets the counters back for the next launch.
+        if (consumer == 0 && threadIdx.x % 128 == 0) {
+            fence_gpu();
+            uint32 *const came = counter(block);
+            if (global_count(came + 1) == count - 1) {
+                came[0] = 0;
+                came[1] = 0;
+            }
+        }
+    }
+
+    // Four sums, which lie in two rows of D, two neighbouring columns each.
+    DEVICE void store(Float4 sum, uint32 fragment, uint32 row, uint32 column) const {
+        const uint32 group = fragment / 128 % (TILE_N / 8);
+        const uint32 block = fragment / 128 / (TILE_N / 8);    // of 64 rows, through all consumers
+        const uint32 first_row = row + block * 64 + accumulator_row(fragment % 128, 0);
+        const uint32 first_column = column + accumulator_column(fragment % 128, 0) + group * 8;
+        const uint64 row_stride = SWAPPED ? 1 : output.d_row_stride;
+        const uint64 column_stride = SWAPPED ? output.d_row_stride : 1;
+        bf16 *const first = output.d + first_row * row_stride + first_column * column_stride;
+        const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+        #pragma unroll
+        for (int value = 0; value < 4; ++value) {
+            const uint32 down = accumulator_row(0, value);
+            const uint32 right = accumulator_column(0, value);
+            if (first_row + down < m && first_column + right < n) {
+                first[down * row_stride + right * column_stride] = static_cast<bf16>(pack_bf16(values[value], 0.0f));
+            }
+        }
+    }
+};

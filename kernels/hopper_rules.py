@@ -1,0 +1,346 @@
+"""The rules of the Hopper GEMM: which parameters fit together, what a kernel holds in registers and shared memory.
+
+Knows the chip's limits and the kernel family of ``cuda/hopper_gemm.cuh``; knows nothing of CUDA source or of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from .config import Cluster, GemmConfig, Hint, Order, Reduce, SplitKind, Violation, is_size, problem_violations
+
+WARPGROUP = 128
+"""Threads of a warpgroup: four warps, the unit that issues wgmma (PTX ISA, "Warpgroup")."""
+
+REGISTER_FILE = 64 * 1024
+"""32-bit registers of one SM (CUDA C++ Programming Guide, compute capability 9.0)."""
+
+SHARED_LIMIT = 232_448
+"""Bytes of dynamic shared memory a CTA can ask for: 227 KiB (CUDA C++ Programming Guide, compute capability 9.0)."""
+
+ALIGNMENT_SLACK = 1024
+"""Bytes asked for beyond the map, so that the tiles can start at a multiple of 1024: the swizzle acts on address bits."""
+
+MAXIMUM_ACCUMULATORS = 208
+"""Accumulator registers of a thread beside which addresses and loop state still fit without spilling (every legal
+tile is compiled by the nightly tests, and a spill fails the build).
+"""
+
+MAXIMUM_ACCUMULATORS_OF_MUCH_STATE = 200
+"""The same beside a producer that needs 40 registers: that leaves each consumer thread 232, and 208 accumulators spill."""
+
+MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT = 128
+"""The same where plain stores go down a column of D, each to an address of its own: NVRTC 13.0 spills at 144."""
+
+MAXIMUM_ACCUMULATORS_OF_THREE = 96
+"""The same of three consumer warpgroups, whose threads are compiled for 128 registers."""
+
+MAXIMUM_ACCUMULATORS_SPLIT = 128
+"""The same where tiles are shared among CTAs: NVRTC 13.0 spills at 200 with one consumer."""
+
+_REGISTER_POOL = {1: 336, 2: 504, 3: 512}
+"""By consumer warpgroups: registers that one thread of each warpgroup has together when the CTA starts."""
+
+_PRODUCER_REGISTERS = {1: 40, 2: 40, 3: 32}
+
+TILE_ROWS = (64, 128, 192, 256)
+SLOT_DEPTHS = (32, 64, 128, 256)
+"""Elements of K in a slot: 64 is the 128 bytes of the widest swizzle's span, 32 the 64 bytes of the next."""
+
+MAXIMUM_PARTS = 128
+"""CTAs (or clusters) that share a tile's K; there are 132 SMs."""
+
+MAXIMUM_GROUP = 1024
+MAXIMUM_STAGES = 16
+"""Slots of a ring; more were never of use. Small slots need many of them to cover the latency of memory."""
+
+
+def nearest(value: int, step: int, low: int, high: int) -> str:
+    below = min(max(value // step * step, low), high)
+    above = min(max(-(-value // step) * step, low), high)
+    return "nearest " + ", ".join(str(near) for near in sorted({below, above}))
+
+
+def accumulators(config: GemmConfig) -> int:
+    """Float32 accumulator registers of one consumer thread: its share of the tile.
+
+    >>> accumulators(GemmConfig())
+    128
+    """
+    return config.tile.m * config.tile.n // (sharers(config) * WARPGROUP)
+
+
+def most_accumulators(config: GemmConfig) -> int:
+    """Accumulator registers that a consumer thread of this configuration may hold.
+
+    >>> most_accumulators(GemmConfig()), most_accumulators(GemmConfig().replace(cluster_m=2))
+    (208, 200)
+    """
+    if config.schedule.swap and config.epilogue.store == "direct":
+        return MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT
+    if config.schedule.consumers == 3:
+        return MAXIMUM_ACCUMULATORS_OF_THREE
+    if config.split.kind != "none":
+        return MAXIMUM_ACCUMULATORS_SPLIT
+    plain = least_producer_registers(config) == 24 and config.schedule.producer_registers in (0, 24)
+    return MAXIMUM_ACCUMULATORS if plain else MAXIMUM_ACCUMULATORS_OF_MUCH_STATE
+
+
+def least_producer_registers(config: GemmConfig) -> int:
+    """Registers in which the producer's loop state fits: 24, or 40 where it holds the cluster's masks, policies of L2,
+    shares of K or a table of tiles too.
+
+    >>> least_producer_registers(GemmConfig()), least_producer_registers(GemmConfig().replace(cluster_m=2))
+    (24, 40)
+    """
+    hinted = config.pipeline.hint_a != "none" or config.pipeline.hint_b != "none"
+    much = hinted or config.cluster != Cluster() or config.split.kind != "none" or config.schedule.order == "hilbert"
+    return 40 if much else 24
+
+
+def sharers(config: GemmConfig) -> int:
+    """Consumer warpgroups that share a tile: all of them if they cooperate, one if they take turns.
+
+    >>> sharers(GemmConfig()), sharers(GemmConfig().replace(schedule_kind="pingpong", tile_n=128))
+    (2, 1)
+    """
+    return 1 if config.schedule.kind == "pingpong" else config.schedule.consumers
+
+
+def registers(config: GemmConfig) -> tuple[int, int]:
+    """What setmaxnreg leaves a producer thread and gives a consumer thread.
+
+    The pool is what the CTA was launched with: ptxas gives at most 168 registers a thread where setmaxnreg follows,
+    hence 504 for three warpgroups, and 40 + 2 * 232 or 24 + 2 * 240 fits exactly; with four warpgroups the register file itself gives
+    128, and 32 + 3 * 160 fits.
+
+    >>> registers(GemmConfig()), registers(GemmConfig().replace(tile_m=192, consumers=3, tile_n=160))
+    ((40, 232), (32, 160))
+    """
+    consumers = config.schedule.consumers
+    producer = config.schedule.producer_registers or _PRODUCER_REGISTERS[consumers]
+    if accumulators(config) > MAXIMUM_ACCUMULATORS_OF_MUCH_STATE:
+        producer = 24
+    share = (_REGISTER_POOL[consumers] - producer) // consumers
+    return producer, min(share // 8 * 8, 240)
+
+
+def panel_rows(config: GemmConfig) -> int:
+    """Rows of a panel of D in shared memory: a block's 64, or with operands swapped the tile's part of M.
+
+    >>> panel_rows(GemmConfig()), panel_rows(GemmConfig().replace(swap=True, tile_n=40))
+    (64, 40)
+    """
+    return config.tile.n if config.schedule.swap else 64
+
+
+def shared_bytes(config: GemmConfig) -> dict[str, int]:
+    """Bytes of shared memory by use, in the order they stand in it.
+
+    >>> shared_bytes(GemmConfig())
+    {'tiles of A': 65536, 'tiles of B': 131072, 'staging of D': 32768, 'barriers': 64}
+    """
+    element = 2
+    tile, stages = config.tile, config.pipeline.stages
+    staged = config.epilogue.store == "tma"
+    return {
+        "tiles of A": stages * tile.m * tile.k * element,
+        "tiles of B": -(-stages * tile.n * tile.k * element // 1024) * 1024,
+        "staging of D": config.schedule.consumers * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
+        "barriers": 2 * 8 * stages,
+    }
+
+
+def violations(config: GemmConfig) -> Iterator[Violation]:
+    tile, schedule, epilogue, problem = config.tile, config.schedule, config.epilogue, config.problem
+    yield from problem_violations(problem)
+    if schedule.kind not in ("cooperative", "pingpong"):
+        yield Violation(parameter="schedule", value=repr(schedule.kind), rule='must be "cooperative" or "pingpong"')
+    elif schedule.kind == "pingpong" and schedule.consumers != 2:
+        yield Violation(
+            parameter="consumers", value=schedule.consumers, rule="ping-pong is played by two", fix="consumers=2 works"
+        )
+    if schedule.consumers not in (1, 2, 3):
+        yield Violation(
+            parameter="consumers",
+            value=schedule.consumers,
+            rule="must be 1, 2 or 3 warpgroups",
+            fix=nearest(schedule.consumers, 1, 1, 3),
+        )
+    yield from _choice_violations(config)
+    if not 1 <= schedule.group_m <= MAXIMUM_GROUP:
+        yield Violation(
+            parameter="group_m",
+            value=schedule.group_m,
+            rule=f"must be from 1 to {MAXIMUM_GROUP}: the scheduler counts a group's tiles in 32 bits",
+            fix=nearest(schedule.group_m, 1, 1, MAXIMUM_GROUP),
+        )
+    clusters = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
+    cluster = (config.cluster.m, config.cluster.n)
+    if cluster not in clusters:
+        yield Violation(
+            parameter="cluster",
+            value="x".join(map(str, cluster)),
+            rule=f"must be {', '.join('x'.join(map(str, one)) for one in clusters)}",
+        )
+    else:
+        for name, size, parts in (("tile_m", tile.m, cluster[1]), ("tile_n", tile.n, cluster[0])):
+            if parts > 1 and size % (8 * parts):
+                yield Violation(
+                    parameter=name,
+                    value=size,
+                    rule=f"{parts} CTAs of a cluster load a slice each, whole groups of 8 rows: must be a multiple of {8 * parts}",
+                    fix=nearest(size, 8 * parts, 8 * parts, 256),
+                )
+    tile_fits = True
+    if tile.m not in TILE_ROWS:
+        tile_fits = False
+        near = sorted(TILE_ROWS, key=lambda size: abs(size - tile.m))[:2]
+        yield Violation(
+            parameter="tile_m",
+            value=tile.m,
+            rule="must be 64, 128, 192 or 256 (wgmma M is 64)",
+            fix="nearest " + ", ".join(map(str, sorted(near))),
+        )
+    if tile.n % 8 or not 8 <= tile.n <= 256:
+        tile_fits = False
+        yield Violation(
+            parameter="tile_n",
+            value=tile.n,
+            rule="must be a multiple of 8 and at most 256 (wgmma N, bf16)",
+            fix=nearest(tile.n, 8, 8, 256),
+        )
+    if tile.k not in SLOT_DEPTHS:
+        tile_fits = False
+        yield Violation(
+            parameter="tile_k",
+            value=tile.k,
+            rule="must be 32, 64, 128 or 256: a slot holds panels of 64 elements of K, the 128 bytes of the swizzle's span, or one of 32",
+        )
+    if not 2 <= config.pipeline.stages <= MAXIMUM_STAGES:
+        tile_fits = False
+        yield Violation(
+            parameter="stages",
+            value=config.pipeline.stages,
+            rule=f"must be from 2 to {MAXIMUM_STAGES}",
+            fix=nearest(config.pipeline.stages, 1, 2, MAXIMUM_STAGES),
+        )
+    if epilogue.store not in ("tma", "direct"):
+        tile_fits = False
+        yield Violation(parameter="store", value=repr(epilogue.store), rule='must be "tma" or "direct"')
+    if epilogue.store == "tma" and not 1 <= epilogue.buffers <= 4:
+        tile_fits = False
+        yield Violation(
+            parameter="buffers",
+            value=epilogue.buffers,
+            rule="must be from 1 to 4 panels",
+            fix=nearest(epilogue.buffers, 1, 1, 4),
+        )
+    if epilogue.store == "tma" and is_size(problem.n) and problem.n is not None and problem.n * 2 % 16:
+        yield Violation(
+            parameter="store",
+            value="'tma'",
+            rule=f"TMA stores whole 16-byte chunks, and a row of D has n * 2 = {problem.n * 2} bytes: it would write past the row's end",
+            fix='"direct" works',
+        )
+    if tile_fits and schedule.consumers in (1, 2, 3):
+        yield from _capacity_violations(config)
+
+
+def _choice_violations(config: GemmConfig) -> Iterator[Violation]:
+    """The rules for what is a word out of a list, and for what those words ask of other parameters."""
+    schedule, split, problem = config.schedule, config.split, config.problem
+    for name, value, allowed in (
+        ("order", schedule.order, get_args(Order)),
+        ("hint_a", config.pipeline.hint_a, get_args(Hint)),
+        ("hint_b", config.pipeline.hint_b, get_args(Hint)),
+        ("split_kind", split.kind, get_args(SplitKind)),
+        ("reduce", split.reduce, get_args(Reduce)),
+        ("specialize", config.specialize, ("", "nk", "mnk")),
+    ):
+        if value not in allowed:
+            words = ", ".join(f'"{word}"' for word in allowed)
+            yield Violation(parameter=name, value=repr(value), rule=f"must be one of {words}")
+    if schedule.producer_registers:
+        least, most = least_producer_registers(config), {1: 96, 2: 56, 3: 56}.get(schedule.consumers, 56)
+        if schedule.producer_registers % 8 or not least <= schedule.producer_registers <= most:
+            yield Violation(
+                parameter="producer_registers",
+                value=schedule.producer_registers,
+                rule=f"setmaxnreg counts in eights, and the consumers need theirs: must be 0, or a multiple of 8 from {least} to {most}",
+                fix=nearest(schedule.producer_registers, 8, least, most),
+            )
+    if split.kind == "split" and not 2 <= split.parts <= MAXIMUM_PARTS:
+        yield Violation(
+            parameter="parts",
+            value=split.parts,
+            rule=f"a split tile has from 2 to {MAXIMUM_PARTS} parts",
+            fix=nearest(split.parts, 1, 2, MAXIMUM_PARTS) + ', or split_kind="none"',
+        )
+    elif split.kind in ("none", "stream") and split.parts != 1:
+        yield Violation(
+            parameter="parts",
+            value=split.parts,
+            rule=f'counts only with split_kind="split", and it is "{split.kind}"',
+            fix='parts=1, or split_kind="split"',
+        )
+    if split.kind != "none" and schedule.kind == "pingpong":
+        yield Violation(
+            parameter="split_kind",
+            value=repr(split.kind),
+            rule="a ping-pong schedule takes whole tiles: it hides the end of one under the next, and a split tile has no next",
+            fix='schedule_kind="cooperative" works',
+        )
+    if config.specialize in ("nk", "mnk"):
+        missing = [name for name in config.specialize if getattr(problem, name) is None]
+        if missing:
+            yield Violation(
+                parameter="specialize",
+                value=repr(config.specialize),
+                rule=f"bakes sizes into the source, and {', '.join(missing)} of the problem {'is' if len(missing) == 1 else 'are'} not given",
+                fix='Gemm(m, n, k, config=...) gives them, or specialize=""',
+            )
+
+
+def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
+    tile, consumers = config.tile, sharers(config)
+    if tile.m < 64 * consumers:
+        yield Violation(
+            parameter="consumers",
+            value=consumers,
+            rule=f"each needs at least 64 rows, and tile_m is {tile.m}",
+            fix="consumers=1 works",
+        )
+    elif tile.m % (64 * consumers):
+        yield Violation(
+            parameter="consumers",
+            value=consumers,
+            rule=f"they share the tile's {tile.m} rows evenly, in whole blocks of 64",
+            fix=f"consumers={3 if tile.m == 192 else 2} works" + (", or 1" if tile.n <= 2 * 128 * 64 // tile.m else ""),
+        )
+    elif accumulators(config) > most_accumulators(config):
+        widest = most_accumulators(config) * consumers * WARPGROUP // tile.m // 8 * 8
+        yield Violation(
+            parameter="tile_n",
+            value=tile.n,
+            rule=(
+                f"a {tile.m} x {tile.n} tile on {consumers} consumer warpgroup{'s' * (consumers > 1)} is {accumulators(config)} accumulator registers a thread,"
+                f" and at most {most_accumulators(config)} fit beside the rest"
+            ),
+            fix=f"tile_n={min(widest, 256)} works with tile_m={tile.m}"
+            + (", or consumers=2" if consumers == 1 and tile.m > 64 else ""),
+        )
+    needed = sum(shared_bytes(config).values()) + ALIGNMENT_SLACK
+    if needed > SHARED_LIMIT:
+        fits = [
+            stages
+            for stages in range(2, config.pipeline.stages)
+            if sum(shared_bytes(config.replace(stages=stages)).values()) + ALIGNMENT_SLACK <= SHARED_LIMIT
+        ]
+        yield Violation(
+            parameter="stages",
+            value=config.pipeline.stages,
+            rule=f"{needed} bytes of shared memory ({', '.join(f'{use} {size}' for use, size in shared_bytes(config).items() if size)}, alignment {ALIGNMENT_SLACK}), and a CTA has {SHARED_LIMIT}",
+            fix=f"stages={max(fits)} fits" if fits else "a smaller tile fits",
+        )

@@ -1,0 +1,122 @@
+// ======== The tile, and who computes it ============================================================================
+// A CTA computes 128 x 128 of D at a time; its K runs through slots of 32 elements.
+// 2 consumer warpgroups of 64 rows each, wgmma m64n128k16: 64 accumulator registers a thread.
+// setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (232).
+constexpr int TILE_M = 128;
+constexpr int TILE_N = 128;
+constexpr int TILE_K = 32;
+constexpr int PANEL_K = 32;
+constexpr bool SWAPPED = 0;
+constexpr int STAGES = 4;
+constexpr int CONSUMERS = 2;
+constexpr bool PINGPONG = 0;
+constexpr int SLOT_READERS = 2;
+constexpr int M_BLOCKS = 1;
+constexpr int CLUSTER_M = 1;
+constexpr int CLUSTER_N = 2;
+constexpr int THREADS = 384;
+constexpr Order ORDER = ORDER_GROUPED;
+constexpr int GROUP_M = 8;
+constexpr Hint HINT_A = HINT_NONE;
+constexpr Hint HINT_B = HINT_LAST;
+constexpr bool SPLIT = 1;
+constexpr bool ATOMIC = 0;
+constexpr uint32 FIXED_M = 0;
+constexpr uint32 FIXED_N = 0;
+constexpr uint32 FIXED_K = 0;
+constexpr int TURN_BARRIERS = 3;
+constexpr int PARTIAL_SUMS_BARRIER = 5;
+constexpr int PRODUCER_REGISTERS = 40;
+constexpr int CONSUMER_REGISTERS = 232;
+
+// ======== A slot of A ==============================================================================================
+// (m, k) -> element of the slot:  S<2,3,3> o ((8,16),(32,1)):((32,256),(1,0))
+// the same in bytes:  S<2,4,3> o ((8,16),(32,1)):((64,512),(2,0))
+// TMA: 1 x box 32 x 64 elements, swizzle 64B; the barrier expects 8192 bytes, also where the box leaves the tensor.
+// Matrix descriptor at address 0: 0x8000002000010000, K-major.
+//   bits 0-13   start        0 B
+//   bits 16-29  leading      16 B (not looked at in K-major with a swizzle)
+//   bits 32-45  stride       512 B
+//   bits 49-51  base offset  0
+//   bits 62-63  swizzle      64B: bits 7-8 of the address XOR into bits 4-5
+// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
+//   step -> 2:2
+constexpr uint32 A_SLOT_BYTES = 8192;
+constexpr uint64 A_DESCRIPTOR = 0x8000002000010000ull;
+constexpr uint32 A_PANEL_BYTES = 8192;
+constexpr uint32 A_ROW_BYTES = 64;
+constexpr uint32 A_SLICE_ROWS = 64;
+constexpr uint32 A_BLOCK_ADVANCE = 256;
+
+// (step) -> units of 16 bytes:  2:2
+DEVICE uint32 a_step_advance(uint32 step) {
+    return step << 1;
+}
+
+// ======== A slot of B ==============================================================================================
+// (n, k) -> element of the slot:  S<2,3,3> o ((8,16),(32,1)):((32,256),(1,0))
+// the same in bytes:  S<2,4,3> o ((8,16),(32,1)):((64,512),(2,0))
+// TMA: 1 x box 32 x 128 elements, swizzle 64B; the barrier expects 8192 bytes, also where the box leaves the tensor.
+// Matrix descriptor at address 0: 0x8000002000010000, K-major.
+//   bits 0-13   start        0 B
+//   bits 16-29  leading      16 B (not looked at in K-major with a swizzle)
+//   bits 32-45  stride       512 B
+//   bits 49-51  base offset  0
+//   bits 62-63  swizzle      64B: bits 7-8 of the address XOR into bits 4-5
+// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
+//   step -> 2:2
+constexpr uint32 B_SLOT_BYTES = 8192;
+constexpr uint64 B_DESCRIPTOR = 0x8000002000010000ull;
+constexpr uint32 B_PANEL_BYTES = 8192;
+constexpr uint32 B_ROW_BYTES = 64;
+constexpr uint32 B_SLICE_ROWS = 128;
+
+// (step) -> units of 16 bytes:  2:2
+DEVICE uint32 b_step_advance(uint32 step) {
+    return step << 1;
+}
+
+// ======== Shared memory ============================================================================================
+//       0 ..   32768  tiles of A
+//   32768 ..   65536  tiles of B
+//   65536 ..   98304  staging of D
+//   98304 ..   98368  barriers
+// 99392 bytes to ask for: 1024 more, so that offset 0 can be a multiple of 1024.
+constexpr uint32 A_OFFSET = 0;
+constexpr uint32 B_OFFSET = 32768;
+constexpr uint32 STAGING_OFFSET = 65536;
+constexpr uint32 FULL_BARRIERS_OFFSET = 98304;
+constexpr uint32 EMPTY_BARRIERS_OFFSET = 98336;
+
+// ======== From accumulators to D, through shared memory ============================================================
+// accumulator: (thread, value) -> m + 64 n:  ((4,8,4),(2,2,16)):((128,1,16),(64,8,512))
+// panel of D: (m, n) -> element:  S<3,3,3> o ((8,8),(64,1)):((64,512),(1,0))
+// stmatrix x4: (lane, warp, step) -> byte of a 16-byte row:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
+// Bank conflicts: 4 wavefronts a store, 4 are ideal, for every warp and step: none.
+// TMA store: box 64 x 64, swizzle 128B.
+constexpr int PANEL_COLUMNS = 64;
+constexpr int PANELS = 2;
+constexpr int TAIL_COLUMNS = 0;
+constexpr int PANEL_BYTES = 8192;
+constexpr int STAGING_BUFFERS = 2;
+
+// (lane, warp, step) -> bytes:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
+DEVICE uint32 staging_offset(uint32 lane, uint32 warp, uint32 step) {
+    return (((lane & 15) << 7) + (lane & 0x10) + (warp << 11) + (step << 5)) ^ ((lane & 7) << 4);
+}
+
+// ======== From partial sums to D, by plain stores ==================================================================
+// accumulator: (thread, value) -> m + 64 n:  ((4,8,4),(2,2,16)):((128,1,16),(64,8,512))
+
+// (thread, value) -> rows:  ((4,8,4),(2,2,16)):((0,1,16),(0,8,0))
+DEVICE uint32 accumulator_row(uint32 thread, uint32 value) {
+    return (thread >> 2) + ((thread >> 5) << 3) + ((value & 2) << 2);
+}
+
+// (thread, value) -> columns:  ((4,8,4),(2,2,16)):((2,0,0),(1,0,8))
+DEVICE uint32 accumulator_column(uint32 thread, uint32 value) {
+    return ((thread & 3) << 1) + (value & 1) + ((value >> 2) << 3);
+}
+
+#define CLUSTER_ATTRIBUTE __cluster_dims__(2, 1, 1)
+

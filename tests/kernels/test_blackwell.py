@@ -1,0 +1,261 @@
+"""The derived constants mean what the hardware does with them: each is checked element by element against the chip's own rules."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from stridewright.kernels.blackwell import ELEMENT_BYTES, derive, fragment_of
+from stridewright.kernels.blackwell_ladder import rungs
+from stridewright.kernels.blackwell_rules import PANEL_COLUMNS, SHARED_LIMIT, panel_rows
+from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.layout.hardware import (
+    accumulator_layout,
+    decode_instruction_descriptor,
+    decode_matrix_descriptor,
+    tensor_memory_access,
+)
+
+BASE = GemmConfig(arch="sm_100a").replace(stages=2)
+FORMS = [(False, 64), (False, 128), (True, 128), (True, 256)]
+MAJORS = list(itertools.product(("k", "mn"), repeat=2))
+CONFIGS = [
+    BASE.replace(pair=pair, tile_m=m, tile_n=n, tile_k=k, problem=Problem(a_major=a, b_major=b))
+    for (pair, m), n, k, (a, b) in (
+        (FORMS[0], 16, 64, MAJORS[0]),
+        (FORMS[0], 48, 32, MAJORS[3]),
+        (FORMS[0], 256, 128, MAJORS[1]),
+        (FORMS[1], 16, 64, MAJORS[3]),
+        (FORMS[1], 176, 64, MAJORS[2]),
+        (FORMS[1], 256, 64, MAJORS[0]),
+        (FORMS[2], 16, 64, MAJORS[3]),
+        (FORMS[2], 96, 128, MAJORS[0]),
+        (FORMS[2], 256, 32, MAJORS[1]),
+        (FORMS[3], 48, 64, MAJORS[2]),
+        (FORMS[3], 128, 64, MAJORS[3]),
+        (FORMS[3], 256, 64, MAJORS[0]),
+    )
+]
+
+
+def names(config: GemmConfig) -> str:
+    return config.name
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=names)
+def test_the_copy_engine_puts_every_element_where_the_tile_s_layout_says(config: GemmConfig) -> None:
+    derivation = derive(config)
+    maps = derivation.tensor_maps(1000, 1000, 1000)
+    for tensor_map, operand in ((maps.a, derivation.a), (maps.b, derivation.b)):
+        assert tensor_map.problems() == []
+        assert tensor_map.box_bytes == operand.box_bytes
+        assert operand.box_bytes * operand.boxes == operand.slot_bytes
+        for row in {0, 1, 7, operand.rows // 2, operand.rows - 1}:
+            for k in range(0, config.tile.k, 5):
+                along, across = (k, row) if operand.major == "k" else (row, k)
+                box, within = divmod(along, operand.box_span)
+                landed = box * operand.box_bytes + tensor_map.byte_of((within, across))
+                assert landed == ELEMENT_BYTES * operand.layout(row, k)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=names)
+def test_the_tensor_core_reads_every_element_where_the_tile_s_layout_says(config: GemmConfig) -> None:
+    derivation = derive(config)
+    for operand in (derivation.a, derivation.b):
+        for step in range(config.tile.k // 16):
+            word = operand.descriptor + operand.step_advance(step)
+            addresses = decode_matrix_descriptor(word, "sm_100a").addresses("bf16", operand.major, operand.rows)
+            expected = [[2 * operand.layout(row, 16 * step + k) for k in range(16)] for row in range(operand.rows)]
+            np.testing.assert_array_equal(addresses, expected)
+
+
+@pytest.mark.parametrize(("pair", "m"), FORMS)
+@pytest.mark.parametrize("n", [16, 48, 96, 256])
+def test_every_register_of_the_epilogue_holds_the_element_that_the_layouts_say(pair: bool, m: int, n: int) -> None:
+    """Plays tcgen05.ld by its definition: which lane and column each register meets, and which element the multiply left there."""
+    config = BASE.replace(pair=pair, tile_m=m, tile_n=n)
+    fragment = fragment_of(config)
+    group = 2 if pair else 1
+    accumulator = accumulator_layout(m, n, group)
+    rows = m // group
+    element_at = {int(accumulator(row, column)): (row, column) for row in range(rows) for column in range(n)}
+    access = tensor_memory_access(fragment.shape, fragment.values)
+    seen = set()
+    for warp, piece, lane, value in itertools.product(
+        range(4), range(fragment.pieces), range(32), range(fragment.values)
+    ):
+        place = access.place(lane, value, fragment.values)
+        word = (32 * warp + place[0]) << 16 | (piece * fragment.columns + place[1])
+        element = fragment.row(lane, warp), fragment.column(lane, warp, value, piece)
+        assert element == element_at[word]
+        assert fragment.place(lane, warp, value, piece) == word
+        seen.add(element)
+    assert len(seen) == rows * n
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=names)
+def test_a_thread_s_eight_values_are_neighbours_in_a_row_of_d(config: GemmConfig) -> None:
+    fragment = derive(config).fragment
+    for lane, first, piece in itertools.product(range(32), range(0, fragment.values, 8), range(fragment.pieces)):
+        columns = [fragment.column(lane, 1, first + i, piece) for i in range(8)]
+        assert columns == list(range(columns[0], columns[0] + 8))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=names)
+def test_staged_results_lie_where_the_store_s_tensor_map_reads_them(config: GemmConfig) -> None:
+    derivation = derive(config)
+    fragment, addresses, report = derivation.fragment, derivation.staging_addresses, derivation.staging_report
+    assert addresses is not None
+    assert report is not None
+    assert report.ratio == 1
+    maps = derivation.tensor_maps(1000, 1000, 1000)
+    assert maps.d is not None
+    assert maps.d_tail is not None
+    pieces = PANEL_COLUMNS // fragment.columns
+    total = fragment.pieces * fragment.columns
+    for piece in range(fragment.pieces):
+        first_of_panel = piece - piece % pieces
+        last = first_of_panel * fragment.columns + PANEL_COLUMNS > total
+        tensor_map = maps.d_tail if last else maps.d
+        width = min(PANEL_COLUMNS, total - first_of_panel * fragment.columns)
+        assert tensor_map.box == (width, panel_rows(config))
+        for lane, chunk in itertools.product(range(32), range(fragment.values // 8)):
+            row = fragment.row(lane, 2) - fragment.row(0, 2)
+            column = fragment.column(lane, 2, 8 * chunk, piece) - fragment.column(0, 2, 0, first_of_panel)
+            assert addresses(lane, chunk, piece % pieces) == tensor_map.byte_of((column, row))
+
+
+def test_the_instruction_descriptor_says_what_is_multiplied() -> None:
+    for config in CONFIGS:
+        word = decode_instruction_descriptor(derive(config).instruction_descriptor)
+        assert (word.m, word.n, word.a, word.d) == (config.tile.m, config.tile.n, "bf16", "f32")
+        assert (word.a_major, word.b_major) == (config.problem.a_major, config.problem.b_major)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "a", "b", "idesc"),
+    [
+        # tests/data/cute_layouts.txt: CuTe's traits and descriptors, printed by its headers.
+        ({"tile_m": 64, "tile_n": 128}, 0x4000404000010000, 0x4000404000010000, 0x04200490),
+        ({"tile_n": 256}, 0x4000404000010000, 0x4000404000010000, 0x08400490),
+        ({"tile_m": 256, "tile_n": 256, "pair": True}, 0x4000404000010000, 0x4000404000010000, 0x10400490),
+        # Constants in PTX that NVIDIA's CuTe DSL 4.8.1 emits for a pair's MN-major tile of 256 x 128 x 64. (B is one atom wide, so that
+        # nothing reads its LBO.)
+        (
+            {"tile_m": 256, "tile_n": 128, "pair": True, "problem": Problem(a_major="mn", b_major="mn")},
+            0x4000404002000000,
+            0x4000404000000000,
+            0x10218490,
+        ),
+        # f16.
+        (
+            {"tile_n": 128, "problem": Problem(a="f16", b="f16", d="f16")},
+            0x4000404000010000,
+            0x4000404000010000,
+            0x08200010,
+        ),
+    ],
+)
+def test_descriptors_are_those_of_nvidia_s_own_code(parameters: dict[str, object], a: int, b: int, idesc: int) -> None:
+    derivation = derive(BASE.replace(**parameters))
+    assert (derivation.a.descriptor, derivation.b.descriptor) == (a, b)
+    assert derivation.instruction_descriptor == idesc
+
+
+def test_two_accumulators_never_share_a_column() -> None:
+    for (pair, m), n in itertools.product(FORMS, range(16, 257, 16)):
+        derivation = derive(BASE.replace(pair=pair, tile_m=m, tile_n=n, accumulators=2))
+        columns = n // 2 if (pair, m) == (True, 128) else n
+        first, second = (derivation.accumulator_offsets(i) for i in range(2))
+        assert second - first >= columns
+        assert second + columns <= derivation.plan.columns <= 512
+        assert derivation.plan.columns & (derivation.plan.columns - 1) == 0
+
+
+def test_parts_of_shared_memory_follow_one_another_where_the_hardware_wants_them() -> None:
+    for config in CONFIGS:
+        derivation = derive(config)
+        end = 0
+        for use, offset, length in derivation.shared_map:
+            assert offset == end
+            end += length
+            # Tiles and panels start where the swizzle's pattern does; barriers and answers at multiples of 16.
+            assert offset % (16 if use in ("barriers", "answers", "tensor memory's address") else 1024) == 0
+        assert derivation.shared_bytes == end + 1024 <= SHARED_LIMIT
+        assert derivation.a.slot_bytes % 1024 == 0
+
+
+@pytest.mark.parametrize("tile_n", [16, 32, 48, 80])
+def test_slots_of_narrow_tiles_start_where_the_swizzle_s_pattern_does(tile_n: int) -> None:
+    for (pair, m), k, (_, b_major) in itertools.product(FORMS, (32, 64, 128), MAJORS):
+        config = BASE.replace(pair=pair, tile_m=m, tile_n=tile_n, tile_k=k, problem=Problem(b_major=b_major))
+        operand = derive(config).b
+        repeat = {"none": 16, "32B": 256, "64B": 512, "128B": 1024}[operand.swizzle]
+        assert operand.slot_bytes % repeat == 0
+        assert operand.box_bytes % repeat == 0
+
+
+BROKEN = [
+    (
+        {"tile_m": 256},
+        "tile_m=256: one CTA multiplies 64 or 128 rows at a time; nearest 128, or pair=True for two CTAs",
+    ),
+    ({"tile_m": 64, "pair": True}, "tile_m=64: a pair multiplies 128 or 256 rows at a time; nearest 128"),
+    ({"tile_n": 24}, "tile_n=24: must be a multiple of 16 from 16 to 256"),
+    ({"tile_n": 272}, "nearest 256"),
+    ({"tile_k": 48}, "tile_k=48: must be 32, 64, 128 or 256 elements of K"),
+    ({"stages": 0}, "stages=0: must be from 1 to 16 slots"),
+    ({"stages": 9}, "stages=4 fits"),
+    ({"accumulators": 3}, "accumulators=3: must be 1, or 2"),
+    ({"launch": "later"}, "launch='later': must be 'static', 'clc' or 'one'"),
+    ({"order": "hilbert"}, "order='hilbert': must be"),
+    ({"group_m": 0}, "group_m=0: must be from 1 to 1024"),
+    ({"store": "fast"}, "store='fast': must be"),
+    ({"buffers": 5}, "buffers=5: must be from 1 to 4 panels"),
+    ({"cluster_m": 2}, "cluster=2x1: a cluster holds one tile"),
+    ({"pair": 3}, "pair=3: must be 0 or 1"),
+    ({"consumers": 1}, "consumers=1: is a parameter of the Hopper kernels"),
+    ({"swap": True}, "swap=True: is a parameter of the Hopper kernels"),
+    ({"schedule_kind": "pingpong"}, "schedule_kind='pingpong': is a parameter of the Hopper kernels"),
+    ({"problem": Problem(a="e4m3", b="e4m3")}, "a='e4m3': this type has no Blackwell kernel yet; there is bf16 or f16"),
+    ({"problem": Problem(a="f16")}, "b='bf16': kind f16 takes one type for A (f16) and B"),
+    ({"problem": Problem(a_major="row")}, "a_major='row': must be \"k\""),  # type: ignore[arg-type]
+    (
+        {"problem": Problem(m=8, n=8, k=12)},
+        "k=12: must be a multiple of 8: TMA wants rows of A (K-major) and B (K-major)",
+    ),
+    (
+        {"problem": Problem(m=12, n=8, k=8, a_major="mn")},
+        "m=12: must be a multiple of 8: TMA wants rows of A (MN-major)",
+    ),
+    ({"problem": Problem(m=8, n=12, k=8)}, "store='tma': TMA stores whole 16-byte chunks"),
+    ({"problem": Problem(m=0, n=8, k=8)}, "m=0: must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "words"), BROKEN, ids=[words[:24] for _, words in BROKEN])
+def test_a_broken_rule_is_named_with_what_works(parameters: dict[str, object], words: str) -> None:
+    config = GemmConfig(arch="sm_100a").replace(**parameters)
+    assert [line for line in config.problems() if words in line], config.problems()
+
+
+def test_mn_major_operands_free_k_of_its_multiple() -> None:
+    assert GemmConfig(arch="sm_100a", problem=Problem(m=8, n=8, k=13, a_major="mn", b_major="mn")).problems() == []
+
+
+def test_the_architectures_share_one_predicate() -> None:
+    assert "wgmma" in "\n".join(GemmConfig(arch="sm_90a").replace(tile_n=204).problems())
+    assert "tcgen05" in "\n".join(GemmConfig(arch="sm_100a").replace(tile_n=204).problems())
+    assert GemmConfig(arch="sm_103a").problems() == []
+    assert "sm_100a" in GemmConfig(arch="sm_80").problems()[0]
+
+
+def test_every_rung_is_valid_and_adds_one_idea() -> None:
+    ladder = rungs()
+    assert [rung.number for rung in ladder] == list(range(10))
+    for rung in ladder:
+        assert rung.config.problems() == []
+    for before, after in itertools.pairwise(ladder[3:]):
+        assert before.config != after.config
