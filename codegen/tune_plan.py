@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from stridewright.kernels.config import GemmConfig, Problem, Split
@@ -27,10 +28,15 @@ _DRAM_BYTES_A_SECOND = 4.2e12
 """What an H200 was seen to deliver (benchmarks/results)."""
 _LAUNCH_SECONDS = 2.5e-6
 _CLUSTER_SECONDS = 0.4e-6
+_SPLIT_SECONDS = 1.5e-6
+"""For those who share a tile to wait for one another and add."""
 _TURN_CLOCKS = {"pingpong": 300.0, "cooperative": 900.0}
 """Clocks between the last multiply of one tile and the first of the next."""
 _FILL_CLOCKS = 1200.0
 """From a launch to the first multiply, and from the last to the end."""
+
+
+_OF_A_KIND = 2
 
 
 def estimate(config: GemmConfig, sms: int = space.SMS) -> float:
@@ -71,6 +77,7 @@ def estimate(config: GemmConfig, sms: int = space.SMS) -> float:
     # Few CTAs cannot ask memory for all that it could deliver.
     moved *= max(1.0, 0.75 * sms / working)
     started = _LAUNCH_SECONDS + (_CLUSTER_SECONDS if ctas > 1 else 0.0)
+    started += _SPLIT_SECONDS if split.kind != "none" else 0.0
     return started + max(clocks / _CLOCK_HZ, moved) + 0.2 * min(clocks / _CLOCK_HZ, moved)
 
 
@@ -84,7 +91,7 @@ def starting_points(
     problem: Problem, most: int, arch: str = "sm_90a", sms: int = space.SMS, rejected: space.Rejections | None = None
 ) -> list[tuple[float, GemmConfig]]:
     """Up to ``most`` configurations to begin with, as (modelled seconds, configuration): what is chosen without tuning, and
-    what the model ranks next, at most three of a schedule and tile height so that each kind is tried.
+    what the model ranks next, at most two of a schedule, tile height and way to take K, so that each kind is tried.
 
     >>> points = starting_points(Problem(m=4096, n=4096, k=4096), 24)
     >>> len(points), points[0][1] == select(Problem(m=4096, n=4096, k=4096))
@@ -100,20 +107,22 @@ def starting_points(
         everything += [core.replace(split=split) for split in _likely_splits(core, sms)]
     ranked = best_of(everything, len(everything), sms)
     found = [(estimate(chosen, sms), chosen)]
-    kinds: dict[tuple[object, ...], int] = {}
-    for pass_limit in (3, len(everything)):
+    known = {chosen}
+    taken: Counter[tuple[object, ...]] = Counter()
+    for limit in (_OF_A_KIND, len(everything)):
         for seconds, config in ranked:
             if len(found) >= most:
                 return found
-            kind = (
-                config.schedule.kind,
-                config.schedule.consumers,
-                config.schedule.swap,
-                config.tile.m,
-                config.cluster,
-            )
-            if kinds.get(kind, 0) < pass_limit and all(config != other for _, other in found):
-                kinds[kind] = kinds.get(kind, 0) + 1
+            schedule = config.schedule
+            kind = (schedule.kind, schedule.consumers, schedule.swap, config.tile.m, config.split.kind != "none")
+            if (
+                config not in known
+                and taken[kind] < limit
+                and (limit > _OF_A_KIND or not taken[(*kind, config.tile.n)])
+            ):
+                known.add(config)
+                taken[kind] += 1
+                taken[(*kind, config.tile.n)] += 1
                 found.append((seconds, config))
     return found
 

@@ -136,7 +136,7 @@ def read_state(record: Mapping[str, Any] | None, problem: Problem) -> TuneState:
         return state
     try:
         for one in record["outcomes"]:
-            outcome = _read_outcome(one, problem)
+            outcome = read_outcome(one, problem)
             if outcome.status != "skipped":
                 state.outcomes[outcome.candidate.key] = outcome
         best = record["best"]
@@ -161,7 +161,8 @@ def _outcome_record(outcome: Outcome) -> dict[str, Any]:
     return {"config": config_record(candidate.config, whole=False), "dependent": candidate.dependent, **kept}
 
 
-def _read_outcome(record: Mapping[str, Any], problem: Problem) -> Outcome:
+def read_outcome(record: Mapping[str, Any], problem: Problem) -> Outcome:
+    """An outcome from its record. Raises StaleRecordError, KeyError or TypeError for another version's."""
     given = {name: value for name, value in record.items() if name not in ("config", "dependent")}
     return Outcome(Candidate(read_config(record["config"], problem), bool(record["dependent"])), **given)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from . import draw_commands, gemm_commands, layout_commands, machine_commands
+from . import cache_commands, draw_commands, gemm_commands, layout_commands, machine_commands, tune_commands
 from .output import bare_negative
 
 app = typer.Typer(
@@ -46,6 +46,8 @@ gemm_commands.register(app)
 layout_commands.register(app)
 draw_commands.register(app)
 machine_commands.register(app)
+tune_commands.register(app)
+cache_commands.register(app)
 
 
 def main() -> None:

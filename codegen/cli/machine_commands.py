@@ -1,4 +1,4 @@
-"""Commands about the machine and the disk: emulate a PTX file of any origin, look after the kernel cache."""
+"""The command emulate: a PTX file of any origin, run without a GPU."""
 
 from __future__ import annotations
 
@@ -230,85 +230,7 @@ def emulate(
     raise typer.Exit(WRONG if races else RIGHT)
 
 
-cache_app = typer.Typer(no_args_is_help=True, help="Look into the disk cache of built kernels, or empty it.")
-
-
-@cache_app.command("list")
-@guarded
-def cache_list(as_json: AsJson = False) -> None:
-    """List the cached kernels, newest first."""
-    from stridewright.codegen.cache import Cache
-
-    cache = Cache()
-    entries = cache.entries()
-    if as_json:
-        print_json({"folder": str(cache.folder), "entries": entries})
-        return
-    out = console()
-    out.print(
-        f"{len(entries)} kernels, {sum(entry.size for entry in entries) / 1e6:.1f} MB in {cache.folder}", markup=False
-    )
-    for entry in entries:
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.created)) if entry.created else "?"
-        state = "" if entry.intact else "  CORRUPT, made anew at its next use"
-        out.print(f"  {entry.key[:12]}  {made}  {entry.size:>9}  {entry.arch}  {entry.name}{state}", markup=False)
-
-
-@cache_app.command("path")
-@guarded
-def cache_path() -> None:
-    """Print the cache's folder (STRIDEWRIGHT_CACHE_DIR moves it)."""
-    from stridewright.codegen.cache import Cache
-
-    typer.echo(str(Cache().folder))
-
-
-@cache_app.command("show")
-@guarded
-def cache_show(
-    key: Annotated[str, typer.Argument(help="The key's beginning, from `cache list`.")], as_json: AsJson = False
-) -> None:
-    """Show how a cached kernel was made, what it uses, and where its files lie."""
-    from stridewright.codegen.build import resources
-    from stridewright.codegen.cache import Cache
-
-    cache = Cache()
-    entry = cache.load(cache.find(key).key)
-    if entry is None:
-        raise LookupError(
-            f"entry {key} is corrupt; it is made anew at its next use, or remove it with `stridewright cache clear`"
-        )
-    kernels = resources(entry.files["log.txt"].decode()) if "log.txt" in entry.files else ()
-    files = {name: str(entry.folder / name) for name in entry.files}
-    if as_json:
-        print_json({"key": entry.key, **entry.facts, "kernels": kernels, "files": files})
-        return
-    out = console()
-    out.print(f"{entry.key}  {entry.facts.get('name')} for {entry.facts.get('arch')}", markup=False)
-    out.print(f"  compiler  {entry.facts.get('compiler')}", markup=False)
-    out.print(f"  options   {' '.join(entry.facts.get('options', []))}", markup=False)
-    for used in kernels:
-        out.print(
-            f"  kernel    {used.name}: {used.registers} registers, {used.static_shared_bytes} B static shared",
-            markup=False,
-        )
-    for path in files.values():
-        out.print(f"  {path}", markup=False)
-
-
-@cache_app.command("clear")
-@guarded
-def cache_clear() -> None:
-    """Remove all cached kernels."""
-    from stridewright.codegen.cache import Cache
-
-    cache = Cache()
-    count, size = cache.clear()
-    console().print(f"removed {count} kernels, {size / 1e6:.1f} MB, from {cache.folder}", markup=False)
-
-
 @functools.cache
 def register(app: typer.Typer) -> None:
-    """Add these commands to the application."""
+    """Add this command to the application."""
     app.command()(emulate)
-    app.add_typer(cache_app, name="cache")

@@ -26,7 +26,7 @@ from .records import KINDS, StaleRecordError, read_problem
 
 FORMAT = 1
 _FOLDER = f"tuned-{FORMAT}"
-_LOCKS = "locks"
+_LOCKS = ".locks"
 
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
@@ -152,8 +152,8 @@ class Store:
 
         name = _plain(f"{place.folder}-{place.file}")
         try:
-            (self.folder / _LOCKS).mkdir(parents=True, exist_ok=True)
-            lock = FileLock(str(self.folder / _LOCKS / f"tune-{name}.lock"))
+            (self._root / _LOCKS).mkdir(parents=True, exist_ok=True)
+            lock = FileLock(str(self._root / _LOCKS / f"{name}.lock"))
             lock.acquire(timeout=0)
         except Timeout:
             problem = place.problem
