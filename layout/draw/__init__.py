@@ -18,6 +18,7 @@ from .bank_map import bank_map
 from .bits import swizzle_bits
 from .card import layout_card, layout_svg
 from .drawing import Drawing, beside, stack
+from .explorer import Explorer
 from .fragment import draw_fragment, fragment_view, tensor_memory_map, tensor_memory_view
 from .heat import access_map
 from .linked_source import LinkedCell, LinkedTable, SourceLine, linked_source
@@ -29,6 +30,7 @@ from .sliders import swizzle_sliders
 from .strip import algebra_strip
 from .tuning import Roof, RooflinePoint, TunePoint, model_scatter, roofline, tuner_landscape
 from .waits import Edge, Node, wait_graph
+from .widget import explore
 
 __all__ = [
     "AccessNode",
@@ -36,6 +38,7 @@ __all__ = [
     "Bar",
     "Drawing",
     "Edge",
+    "Explorer",
     "Kind",
     "LinkedCell",
     "LinkedTable",
@@ -53,6 +56,7 @@ __all__ = [
     "beside",
     "descriptor_view",
     "draw_fragment",
+    "explore",
     "fragment_view",
     "grouped_order",
     "layout_card",

@@ -15,7 +15,7 @@ _CELL, _ROW = 21.0, 16.0
 
 
 @dataclass(frozen=True)
-class _Touch:
+class Touch:
     """One word that a lane touches. ``shared``: other lanes of the phase touch the same word; ``ways``: different words
     of this phase in its bank.
     """
@@ -25,7 +25,12 @@ class _Touch:
     ways: int
 
 
-def _touches(offsets: tuple[int | None, ...], lanes: tuple[int, ...], size: int) -> dict[int, list[_Touch]]:
+def touches_of(offsets: tuple[int | None, ...], lanes: tuple[int, ...], size: int) -> dict[int, list[Touch]]:
+    """The words that each lane of a phase touches; ``offsets`` in bytes, ``size`` bytes a lane.
+
+    >>> touches_of((0, 128), (0, 1), 4)[1]
+    [Touch(word=32, shared=False, ways=2)]
+    """
     per_lane: dict[int, list[int]] = {}
     users: dict[int, set[int]] = {}
     for lane in lanes:
@@ -40,7 +45,7 @@ def _touches(offsets: tuple[int | None, ...], lanes: tuple[int, ...], size: int)
     for word in users:
         in_bank[word % BANKS] = in_bank.get(word % BANKS, 0) + 1
     return {
-        lane: [_Touch(word, len(users[word]) > 1, in_bank[word % BANKS]) for word in words]
+        lane: [Touch(word, len(users[word]) > 1, in_bank[word % BANKS]) for word in words]
         for lane, words in per_lane.items()
     }
 
@@ -79,14 +84,14 @@ def _one(layout: AnyLayout, access: Access, title: str) -> Drawing:
     merged = conflicts = 0
     words = [title, "  " + summary(report)]
     for number, phase in enumerate(report.phases):
-        touches = _touches(offsets, phase.lanes, access.bytes)
+        touched = touches_of(offsets, phase.lanes, access.bytes)
         start = y
         busiest = [0] * BANKS
         with canvas.group("phase", None, {"phase": number, "wavefronts": phase.wavefronts}):
             for lane in phase.lanes:
                 canvas.text(left - 6, y + 12, lane, 10, "faint", "end")
                 canvas.rect(left, y, BANKS * _CELL, _ROW, "empty")
-                for touch in touches[lane]:
+                for touch in touched[lane]:
                     bank = touch.word % BANKS
                     busiest[bank] = touch.ways
                     merged += touch.shared
@@ -141,7 +146,7 @@ def _tone(wavefronts: int) -> str:
     return "good" if wavefronts == 1 else "warn"
 
 
-def _draw_touch(canvas: Canvas, x: float, y: float, lane: int, touch: _Touch) -> None:
+def _draw_touch(canvas: Canvas, x: float, y: float, lane: int, touch: Touch) -> None:
     line = touch.word // BANKS
     note = ", the same word as other lanes: merged" if touch.shared else ""
     words = "1 word" if touch.ways == 1 else f"{touch.ways} different words"
