@@ -8,6 +8,8 @@
 cache, in CUDA graphs, in turns; ratios are medians over the turns with their 95 % interval. Every timed kernel's result
 is compared with a float64 product. ``--sustained S`` lets the compute-bound ones also run alone for S seconds each.
 ``random_shapes``: the same for shapes drawn by ``--seed``, with ``--tune S`` seconds of tuning for each.
+``pairs``: random (shape, configuration) pairs over everything valid, into poisoned outputs, with fresh random inputs;
+deterministic ones must give the same bits twice.
 
 A run adds to its JSON file shape by shape and leaves out what is there (``--again`` measures it anew), so a run that is
 stopped, or whose ``--budget`` of seconds is spent, goes on where it was.
@@ -40,10 +42,19 @@ def parser() -> argparse.ArgumentParser:
         mode.add_argument("--algorithms", type=int, default=16, help="of cuBLASLt's list; 0 leaves it out")
         mode.add_argument("--sustained", type=float, default=0.0, help="seconds alone, for compute-bound shapes")
         mode.add_argument("--peers", default="torch", help="other programs, with commas: torch, quack")
+        mode.add_argument("--patience", type=float, default=90.0, help="seconds after which a shape is given up")
         mode.add_argument("--again", action="store_true", help="measure anew what is recorded")
         if name == "random_shapes":
             mode.add_argument("--count", type=int, default=30)
             mode.add_argument("--seed", type=int, default=0)
+    pairs = modes.add_parser("pairs")
+    pairs.add_argument("--json", type=Path, required=True, help="the file of results")
+    pairs.add_argument("--count", type=int, default=2000)
+    pairs.add_argument("--kernels", type=int, default=240, help="different kernels at most")
+    pairs.add_argument("--seed", type=int, default=0)
+    pairs.add_argument("--budget", type=float, default=300.0, help="seconds after which no pair is begun")
+    pairs.add_argument("--configs", default="", help="only kernels whose names have this in them")
+    modes.add_parser("pairs_worker")
     return made
 
 
@@ -56,6 +67,13 @@ def main() -> int:
     if not usable:
         print(f"error: no GPU to measure on: {reason}", file=sys.stderr)
         return 2
+    if arguments.what.startswith("pairs"):
+        from hopper_bench import pairs
+
+        if arguments.what == "pairs_worker":
+            pairs.work()
+            return 0
+        return int(pairs.run(arguments) > 0)
     from hopper_bench import shapes
 
     return int(shapes.run(arguments, shapes.chosen(arguments)) > 0)

@@ -128,12 +128,18 @@ def rows_to_check(m: int, n: int, k: int, most_products: float = MOST_PRODUCTS, 
 
 
 def check_on_gpu(
-    buffers: Buffers, dtype: str = "bf16", most_products: float = MOST_PRODUCTS, seed: int = 0, stream: Any = None
+    buffers: Buffers,
+    dtype: str = "bf16",
+    most_products: float = MOST_PRODUCTS,
+    seed: int = 0,
+    stream: Any = None,
+    exact_sums: bool = False,
 ) -> Check:
     """Compares D with ``a @ b.T`` in float64 as ``check_gemm`` does, with the same bound, on the GPU and on the rows of
     ``rows_to_check``; and counts the NaNs of all of D. Waits for the stream.
 
-    ``elements`` of the answer are those compared; a NaN anywhere is counted as outside.
+    ``elements`` of the answer are those compared; a NaN anywhere is counted as outside. ``exact_sums``: nothing is
+    allowed but the rounding of the result, as whole numbers make possible.
     """
     from .launch import import_cupy
 
@@ -141,6 +147,7 @@ def check_on_gpu(
     (m, k), n = buffers.a.shape, buffers.b.shape[0]
     rows = rows_to_check(m, n, k, most_products, seed)
     step, roundoff, smallest = bound_terms("f32", dtype)
+    step = 0.0 if exact_sums else step
     half = np.uint32(dtype == "f16")
     listed = cupy.asarray(np.array(rows, np.uint32))
     found = cupy.asarray(np.array([0, 0, 0, 0, 2**64 - 1], np.uint64))

@@ -51,6 +51,16 @@ class Results:
         """Whether a row of that key was recorded, in this run or an earlier one."""
         return any(row["key"] == key for row in self.rows)
 
+    def begin(self, key: str) -> None:
+        """Notes what is being measured, so that ``stuck`` knows it if the program does not live to record it."""
+        self.runs[-1]["begun"] = key
+        self.write()
+
+    def stuck(self) -> set[str]:
+        """What an earlier run began and never recorded: a kernel of it does not end, or ends the use of the card."""
+        begun = {run["begun"] for run in self.runs[:-1] if "begun" in run}
+        return begun - {row["key"] for row in self.rows}
+
     def add(self, key: str, row: dict[str, Any]) -> None:
         """Records a row and writes the file."""
         made = {"key": key, "run": len(self.runs) - 1, **row}

@@ -6,6 +6,7 @@ Kernels are compiled by processes of their own, in the order of the shapes, whil
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
@@ -122,6 +123,11 @@ def run(arguments: Namespace, listed: Iterable[dict[str, Any]]) -> int:
     entrants = peers([name for name in arguments.peers.split(",") if name])
     results = Results(arguments.json, device_record(), mode=arguments.what, arguments=_plain(arguments))
     todo = [shape for shape in listed if arguments.again or not results.has(shape["name"])]
+    stuck = set() if arguments.again else results.stuck()
+    for shape in todo:
+        if shape["name"] in stuck:
+            print(f"{shape['name']}: an earlier run never came back from it; --again tries it once more", flush=True)
+    todo = [shape for shape in todo if shape["name"] not in stuck]
     tables = (*(read_table(path) for path in arguments.table), *shipped_tables())
     device = current()
     wrong = 0
@@ -139,6 +145,9 @@ def run(arguments: Namespace, listed: Iterable[dict[str, Any]]) -> int:
             for compilation in compilations:
                 compilation.result()
             begun = time.perf_counter()
+            results.begin(shape["name"])
+            # A kernel that never ends is waited for in the driver, where no exception reaches.
+            faulthandler.dump_traceback_later(arguments.patience, exit=True)
             result = bench_shape(
                 shape["m"],
                 shape["n"],
@@ -150,6 +159,7 @@ def run(arguments: Namespace, listed: Iterable[dict[str, Any]]) -> int:
                 sustained=arguments.sustained if _long(shape, device) else 0.0,
                 extra=entrants,
             )
+            faulthandler.cancel_dump_traceback_later()
             wrong += not result.passed or any(why.startswith("wrong result") for _, why in result.refused)
             results.add(shape["name"], finite({**result.record(), "seconds": time.perf_counter() - begun}))
             print(line(shape["name"], result), flush=True)

@@ -83,6 +83,17 @@ def test_results_go_on_where_they_were(tmp_path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) == 5
 
 
+def test_what_a_run_never_came_back_from_is_known_to_the_next(tmp_path: Path) -> None:
+    first = Results(tmp_path / "found.json", {})
+    first.begin("one")
+    first.add("one", {})
+    first.begin("two")
+    second = Results(tmp_path / "found.json", {})
+    assert second.stuck() == {"two"}
+    second.begin("three")
+    assert second.stuck() == {"two"}
+
+
 def test_numbers_that_json_lacks_become_null() -> None:
     assert finite({"a": [math.nan, math.inf, 1 / 3], "b": (True, "x", 7)}) == {
         "a": [None, None, 0.3333333],

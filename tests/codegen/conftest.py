@@ -123,7 +123,7 @@ def numpy_values(fake_gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
         drawn = np.random.default_rng(seed).standard_normal(array.shape, np.float32)
         array.values[...] = drawn.astype(array.dtype)
 
-    def check(buffers: gpu_values.Buffers, dtype: str = "bf16", *given: Any) -> Check:
+    def check(buffers: gpu_values.Buffers, dtype: str = "bf16", *given: Any, **options: Any) -> Check:
         return check_gemm(buffers.d.values, buffers.a.values, buffers.b.values, output=dtype)
 
     monkeypatch.setattr(gpu_values, "fill_random", fill)
