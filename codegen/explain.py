@@ -58,6 +58,10 @@ def _maps(gemm: Gemm) -> list[str]:
 
 
 def _waves(gemm: Gemm) -> list[str]:
+    from .blackwell_gemm import BlackwellGemm, waves
+
+    if isinstance(gemm, BlackwellGemm):
+        return waves(gemm)
     config = gemm.config
     rows, columns = -(-gemm.m // config.tile.m), -(-gemm.n // config.tile.n)
     tiles = rows * columns

@@ -62,6 +62,18 @@ class Gemm:
     []
     """
 
+    def __new__(cls, *args: Any, config: GemmConfig | None = None, **options: Any) -> Gemm:
+        """One of the architecture's own class: what differs between the families stands there."""
+        config = config or (args[9] if len(args) > 9 else None)
+        arch = options.get("arch", args[6] if len(args) > 6 else "sm_90a")
+        if isinstance(config, GemmConfig):
+            arch = config.arch
+        if cls is Gemm and GemmConfig(arch=arch).on_blackwell:
+            from .blackwell_gemm import BlackwellGemm
+
+            return object.__new__(BlackwellGemm)
+        return object.__new__(cls)
+
     def __init__(
         self,
         m: int,
@@ -89,13 +101,17 @@ class Gemm:
         violations = (*_missing_sizes(sizes), *probe.violations())
         if violations:
             raise ConfigError(violations)
-        chosen = select(problem, arch) if config is None else probe
+        chosen = self._choose(problem, arch) if config is None else probe
         self.problem = problem
         self.config = chosen
         self.m, self.n, self.k = sizes["m"], sizes["n"], sizes["k"]
         self._maps: dict[tuple[int, int, int] | None, TensorMaps] = {}
         self.seconds: dict[str, float] = {}
         """Host seconds that generating and compiling took, once they were done."""
+
+    @staticmethod
+    def _choose(problem: Problem, arch: str) -> GemmConfig:
+        return select(problem, arch)
 
     def __repr__(self) -> str:
         return f"Gemm(m={self.m}, n={self.n}, k={self.k}, config={self.config.name})"

@@ -10,9 +10,10 @@ import dataclasses
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Literal
 
-ARCHITECTURES = ("sm_90a",)
+ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a")
 """Architectures that have a kernel here."""
 
 Major = Literal["k", "mn"]
@@ -21,6 +22,7 @@ Order = Literal["grouped", "serpentine", "row", "column", "hilbert"]
 Hint = Literal["none", "first", "last"]
 SplitKind = Literal["none", "split", "stream"]
 Reduce = Literal["ordered", "atomic"]
+Launch = Literal["static", "clc", "one"]
 
 
 class _WholeNumbers:
@@ -65,6 +67,8 @@ class Pipeline(_WholeNumbers):
     hint_a: Hint = "none"
     """What L2 is told about A: its lines may be evicted ``"first"``, as for weights that are read once, or ``"last"``."""
     hint_b: Hint = "none"
+    accumulators: int = 1
+    """Accumulators in tensor memory (Blackwell): with 2, one is stored while the next tile goes into the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,8 @@ class Cluster(_WholeNumbers):
 
     m: int = 1
     n: int = 1
+    pair: bool = False
+    """Whether two CTAs share each tile (Blackwell, cta_group::2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +100,9 @@ class Schedule(_WholeNumbers):
     group_m: int = 8
     """Tile rows walked together (``"grouped"`` and ``"serpentine"``), so that CTAs running at the same time share panels
     of A and B in L2."""
+    launch: Launch = "static"
+    """Who hands out tiles (Blackwell): a persistent grid counts them (``"static"``), cluster launch control does
+    (``"clc"``), or each CTA computes ``"one"``."""
     producer_registers: int = 0
     """Registers setmaxnreg leaves a producer thread; the rest of the pool is the consumers'. 0: what fits best."""
 
@@ -164,8 +173,15 @@ class GemmConfig:
     """Sizes baked into the source: ``"nk"`` (weights have a shape, tokens do not), ``"mnk"``, or ``""``: all at run time."""
 
     @property
+    def on_blackwell(self) -> bool:
+        """Whether the architecture's tensor cores are tcgen05, and its kernels those of ``cuda/blackwell``."""
+        return isinstance(self.arch, str) and self.arch.startswith("sm_10")
+
+    @property
     def threads(self) -> int:
         """Threads of a CTA: one producer warpgroup and the consumers."""
+        if self.on_blackwell:
+            return int(blackwell_rules().THREADS)
         return 128 * (1 + self.schedule.consumers)
 
     @property
@@ -175,6 +191,8 @@ class GemmConfig:
         >>> GemmConfig().name
         'sm_90a_bf16_cooperative2_128x256x64_stages4_group8_tma2'
         """
+        if self.on_blackwell:
+            return str(blackwell_rules().name(self))
         tile, schedule = self.tile, self.schedule
         kind = schedule.kind + str(schedule.consumers) + ("_swapped" if schedule.swap else "")
         cluster = "" if self.cluster == Cluster() else f"_cluster{self.cluster.m}x{self.cluster.n}"
@@ -270,6 +288,9 @@ _SHORT_NAMES = {
     "cluster_n": ("cluster", "n"),
     "order": ("schedule", "order"),
     "group_m": ("schedule", "group_m"),
+    "launch": ("schedule", "launch"),
+    "accumulators": ("pipeline", "accumulators"),
+    "pair": ("cluster", "pair"),
     "producer_registers": ("schedule", "producer_registers"),
     "hint_a": ("pipeline", "hint_a"),
     "hint_b": ("pipeline", "hint_b"),
@@ -280,7 +301,7 @@ _SHORT_NAMES = {
     "buffers": ("epilogue", "buffers"),
 }
 _PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "split", "epilogue", "specialize")
-_NO_NUMBERS = ("store", "schedule_kind", "swap", "order", "hint_a", "hint_b", "split_kind", "reduce")
+_NO_NUMBERS = ("launch", "pair", "store", "schedule_kind", "swap", "order", "hint_a", "hint_b", "split_kind", "reduce")
 _PART_TYPES = {
     "problem": Problem,
     "tile": Tile,
@@ -364,6 +385,13 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             )
 
 
+def blackwell_rules() -> ModuleType:
+    """The rules of the Blackwell family. Imported when asked for, since they speak of these classes."""
+    from . import blackwell_rules as rules
+
+    return rules
+
+
 def _architecture_violations(config: GemmConfig) -> Iterator[Violation]:
     """The rules of the architecture's kernel family. Imported here, since the rules speak of these classes."""
     from . import hopper_rules
@@ -373,6 +401,6 @@ def _architecture_violations(config: GemmConfig) -> Iterator[Violation]:
             parameter="arch",
             value=repr(config.arch),
             rule="has no kernel here",
-            fix=f"there is one for {', '.join(ARCHITECTURES)} (Hopper: H100, H200)",
+            fix=f"there is one for {', '.join(ARCHITECTURES)} (Hopper: H100, H200; Blackwell: B200, B300)",
         )
-    yield from hopper_rules.violations(config)
+    yield from (blackwell_rules() if config.on_blackwell else hopper_rules).violations(config)

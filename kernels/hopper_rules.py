@@ -155,6 +155,18 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
 def violations(config: GemmConfig) -> Iterator[Violation]:
     tile, schedule, epilogue, problem = config.tile, config.schedule, config.epilogue, config.problem
     yield from problem_violations(problem)
+    for name, value, plain in (
+        ("accumulators", config.pipeline.accumulators, 1),
+        ("pair", config.cluster.pair, False),
+        ("launch", schedule.launch, "static"),
+    ):
+        if value != plain:
+            yield Violation(
+                parameter=name,
+                value=repr(value),
+                rule="is a parameter of the Blackwell kernels",
+                fix=f"leave it at {plain!r}, or take arch='sm_100a'",
+            )
     if schedule.kind not in ("cooperative", "pingpong"):
         yield Violation(parameter="schedule", value=repr(schedule.kind), rule='must be "cooperative" or "pingpong"')
     elif schedule.kind == "pingpong" and schedule.consumers != 2:

@@ -177,10 +177,10 @@ def make_inputs(gemm: Gemm, values: str, seed: int) -> tuple[np.ndarray[Any, Any
     rng = np.random.default_rng(seed)
     problem = gemm.config.problem
     made = []
-    for rows, dtype in ((gemm.m, problem.a), (gemm.n, problem.b)):
+    for rows, dtype, major in ((gemm.m, problem.a, problem.a_major), (gemm.n, problem.b, problem.b_major)):
         shape = (rows, gemm.k)
         drawn = rng.integers(-3, 4, shape) if values == "integers" else rng.standard_normal(shape, np.float32)
-        made.append(drawn.astype(numpy_type(dtype)))
+        made.append(drawn.astype(numpy_type(dtype), order="F" if major == "mn" else "C"))
     return made[0], made[1]
 
 

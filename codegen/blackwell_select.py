@@ -1,0 +1,94 @@
+"""Chooses a Blackwell configuration for a shape without measuring, and without ever having measured.
+
+The model counts what is known of the chip: turns of the grid, each as long as its multiplies take (8192 multiply-adds of
+16-bit operands for each SM and clock) or as its operands take to arrive from L2, and an epilogue that nothing hides
+behind the last tile. It ranks; whether it ranks well nobody has seen on hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stridewright.kernels.config import GemmConfig, Problem
+
+SMS = 148
+"""Streaming multiprocessors of a B200 (NVIDIA, "Blackwell Tuning Guide")."""
+
+_MULTIPLY_ADDS = 4096
+"""Dense 16-bit multiply-adds of an SM and clock: a pair takes 128 clocks for 256 x 256 x 16."""
+
+_BYTES_FROM_L2 = 64
+"""Bytes that reach an SM from L2 in a clock: an assumption, that of Hopper."""
+
+_FIXED_CLOCKS = 1500
+"""Clocks to start a tile and to end the last one: an assumption."""
+
+
+def candidates(problem: Problem, arch: str = "sm_100a", sms: int = SMS) -> Iterator[GemmConfig]:
+    """Valid configurations worth considering for the problem's sizes, each with as many stages as fit.
+
+    >>> next(candidates(Problem(m=16, n=6144, k=4096))).tile.m
+    64
+    """
+    m, n, k = problem.m, problem.n, problem.k
+    if m is None or n is None or k is None:
+        raise ValueError("a choice needs the sizes m, n and k")
+    base = GemmConfig(arch=arch, problem=problem).replace(
+        store="direct" if n % 8 else "tma", accumulators=2, tile_k=64 if k > 32 else 32
+    )
+    for pair, tile_m in ((False, 64), (False, 128), (True, 128), (True, 256)):
+        if tile_m > 64 and m <= tile_m // 2:
+            continue
+        for tile_n in range(16, 257, 16):
+            # MN-major operands want whole spans of the widest swizzle.
+            step = 64 * (2 if pair else 1)
+            if problem.b_major == "mn" and tile_n % step and n >= step:
+                continue
+            config = with_most_stages(base.replace(pair=pair, tile_m=tile_m, tile_n=tile_n))
+            if config is not None:
+                yield config
+
+
+def with_most_stages(config: GemmConfig, most: int = 12) -> GemmConfig | None:
+    """``config`` with as many stages as fit, ``most`` at most; None if it is not valid with any.
+
+    >>> with_most_stages(GemmConfig(arch="sm_100a")).pipeline.stages
+    4
+    """
+    for stages in range(most, 0, -1):
+        candidate = config.replace(stages=stages)
+        if not candidate.violations():
+            return candidate
+    return None
+
+
+def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
+    """The model's clocks for the configuration's problem. A rank, not a prediction.
+
+    >>> problem = Problem(m=8192, n=8192, k=8192)
+    >>> round(modelled_clocks(select(problem)) / (8192**3 / SMS / 4096), 2)
+    1.02
+    """
+    problem, tile = config.problem, config.tile
+    if problem.m is None or problem.n is None or problem.k is None:
+        raise ValueError("a choice needs the sizes m, n and k")
+    ctas = 2 if config.cluster.pair else 1
+    k = -(-problem.k // tile.k) * tile.k
+    tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
+    turns = -(-tiles // (sms // ctas))
+    # Of 64 rows the tensor core's half stands idle.
+    multiply = max(tile.m / ctas, 128) * tile.n * k / _MULTIPLY_ADDS
+    load = (tile.m + tile.n) / ctas * k * 2 / _BYTES_FROM_L2
+    return turns * (max(multiply, load) + _FIXED_CLOCKS / config.pipeline.accumulators)
+
+
+def select(problem: Problem, arch: str = "sm_100a", sms: int = SMS) -> GemmConfig:
+    """The configuration that the model ranks first; of equals the larger tile.
+
+    >>> select(Problem(m=8192, n=8192, k=8192)).name
+    'sm_100a_bf16_pair256x256x64_stages6_acc2_static_group8_tma2'
+    """
+    return min(
+        candidates(problem, arch, sms),
+        key=lambda config: (modelled_clocks(config, sms), -config.tile.m * config.tile.n),
+    )

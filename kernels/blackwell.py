@@ -1,0 +1,384 @@
+"""The Blackwell GEMM's constants, each derived from a layout.
+
+The tile of an operand is written once, as a layout of shared memory. From it follow the boxes and the swizzle mode of
+the tensor map, the bytes a barrier expects, the matrix descriptor and its steps. From the accumulator's layout in tensor
+memory and that of tcgen05.ld follows which element of D each register of the epilogue holds, and from that the addresses
+of its stores and the proof that they are free of bank conflicts. The result is a list of steps: the generator writes
+them above the kernel, ``explain`` prints them.
+
+Knows layouts and the chip's encodings; knows nothing of compilers or of arrays. Nothing here was run on a Blackwell: the
+layouts and descriptors are held against CuTe's headers, the kernels are assembled and emulated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import lru_cache
+
+from stridewright.layout import Layout, SwizzledLayout, compose, cosize, left_inverse, size
+from stridewright.layout.banks import Access, BankReport, bank_report
+from stridewright.layout.hardware import (
+    Plan,
+    TensorMap,
+    accumulator_columns,
+    accumulator_layout,
+    accumulator_request,
+    data_path,
+    instruction_descriptor,
+    k_advance,
+    matrix_descriptor,
+    plan_tensor_memory,
+    smem_tile,
+    swizzle_mode,
+    tensor_memory_access,
+)
+
+from .blackwell_rules import ALIGNMENT_SLACK, PANEL_COLUMNS, THREADS, ctas, panel_rows, shared_parts, swizzle_of
+from .config import GemmConfig
+from .hopper import Step, TensorMaps, byte_offsets
+
+Tile = Layout | SwizzledLayout
+
+ELEMENT_BYTES = 2
+INSTRUCTION_K = 16
+"""Elements of K that one tcgen05.mma of kind f16 takes (PTX ISA 9.1, table 39 of 9.7.16)."""
+EPILOGUE_WARPS = 4
+LANE = 1 << 16
+"""One lane, in an address of tensor memory (PTX ISA 9.1, section 9.7.16.2)."""
+WARP_LANES = 32
+"""Lanes that one warp may touch: those from 32 * (warp % 4) on (PTX ISA 9.1, section 9.7.16.8)."""
+
+
+@dataclass(frozen=True)
+class OperandTile:
+    """An operand's tile in one CTA's shared memory: ``layout`` maps (row, k) to an element offset in its slot."""
+
+    name: str
+    rows: int
+    """Rows of M or N in a CTA's slot: of a pair's tile, each holds half."""
+    major: str
+    swizzle: str
+    layout: Tile
+    slot_bytes: int
+    descriptor: int
+    step_advance: Layout
+    """k-step of 16 elements -> what is added to the descriptor, in its units of 16 bytes."""
+    box: Tile
+    """(row, k) -> element offset in one box, of which a slot holds ``boxes`` one after another."""
+    boxes: int
+    box_span: int
+    """Elements from one box to the next: of K in a K-major operand, else of M or N."""
+    box_bytes: int
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """What the epilogue's tcgen05.ld bring: ``pieces`` loads of ``shape``, each of ``values`` registers a thread and
+    ``columns`` columns of tensor memory.
+
+    ``row``: (lane, warp) -> row of the CTA's part of the tile; ``column``: (lane, warp, value, piece) -> column.
+    """
+
+    shape: str
+    values: int
+    columns: int
+    pieces: int
+    place: Layout
+    """(lane, warp, value, piece) -> lane << 16 | column of tensor memory, from the accumulator's address."""
+    element: Layout
+    """(lane, warp, value, piece) -> row + rows * column of the CTA's part of the tile."""
+    row: Layout
+    column: Layout
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Everything that follows from a valid configuration, in the order a reader would want it."""
+
+    config: GemmConfig
+    ctas: int
+    threads: int
+    a: OperandTile
+    b: OperandTile
+    instruction_descriptor: int
+    plan: Plan
+    accumulator: Layout
+    """(row of this CTA, column) -> lane << 16 | column of tensor memory."""
+    accumulator_offsets: Layout
+    """Number of the accumulator -> its first column."""
+    fragment: Fragment
+    staging: SwizzledLayout | None
+    """(row, column) of a warp's panel of D -> element offset, or None for plain stores."""
+    staging_addresses: SwizzledLayout | None
+    """(lane, chunk of 8 values, piece of the panel) -> byte offset of the 16 bytes that the lane writes."""
+    staging_report: BankReport | None
+    shared_map: tuple[tuple[str, int, int], ...]
+    """(what, offset, bytes) of each part of shared memory."""
+    steps: tuple[Step, ...]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory to ask for, alignment included."""
+        return sum(part[2] for part in self.shared_map) + ALIGNMENT_SLACK
+
+    def offset(self, use: str) -> int:
+        """Where a part of shared memory begins, in bytes. KeyError for one that there is not.
+
+        >>> derive(GemmConfig(arch="sm_100a")).offset("tiles of B")
+        65536
+        """
+        return {name: offset for name, offset, _ in self.shared_map}[use]
+
+    def tensor_maps(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        *,
+        a_row_bytes: int | None = None,
+        b_row_bytes: int | None = None,
+        d_row_bytes: int | None = None,
+    ) -> TensorMaps:
+        """The tensor maps for a problem's sizes (elements) and pitches (bytes; dense if None).
+
+        The pitch of a K-major operand is that of its rows of K, of an MN-major one that of its rows of M or N. Boxes and
+        swizzles follow from the layouts in shared memory. The last panel of D in a tile has a map of its own when it is
+        narrower.
+
+        >>> maps = derive(GemmConfig(arch="sm_100a")).tensor_maps(512, 512, 256)
+        >>> maps.a.box, maps.b.box, maps.d.box
+        ((64, 128), (64, 256), (64, 32))
+        """
+        config = self.config
+        problem = config.problem
+
+        def operand_map(tile: OperandTile, rows: int, row_bytes: int | None, dtype: str) -> TensorMap:
+            run = k if tile.major == "k" else rows
+            pitch = (run * ELEMENT_BYTES if row_bytes is None else row_bytes) // ELEMENT_BYTES
+            tensor = Layout((rows, k), (pitch, 1) if tile.major == "k" else (1, pitch))
+            return TensorMap.from_layouts(tensor, tile.box, dtype, arch=config.arch)
+
+        d = d_tail = None
+        if config.epilogue.store == "tma":
+            pitch = (n * ELEMENT_BYTES if d_row_bytes is None else d_row_bytes) // ELEMENT_BYTES
+            tensor = Layout((m, n), (pitch, 1))
+            rows, columns = panel_rows(config), self.fragment.columns * self.fragment.pieces
+            full, tail = min(PANEL_COLUMNS, columns), columns % PANEL_COLUMNS
+            d = TensorMap.from_layouts(tensor, panel_tile(rows, full), problem.d, arch=config.arch)
+            narrow = panel_tile(rows, tail) if tail and tail != full else None
+            d_tail = d if narrow is None else TensorMap.from_layouts(tensor, narrow, problem.d, arch=config.arch)
+        return TensorMaps(
+            a=operand_map(self.a, m, a_row_bytes, problem.a),
+            b=operand_map(self.b, n, b_row_bytes, problem.b),
+            d=d,
+            d_tail=d_tail,
+        )
+
+
+def panel_tile(rows: int, columns: int) -> SwizzledLayout:
+    """A panel of D in shared memory under the 128-byte swizzle: (row, column) -> element offset, rows 128 bytes apart.
+
+    >>> print(panel_tile(32, 64), panel_tile(16, 48))
+    S<3,3,3> o ((8,4),(64,1)):((64,512),(1,0)) S<3,3,3> o (16,48):(64,1)
+    """
+    panel = smem_tile("128B", "k", "bf16", rows, PANEL_COLUMNS)
+    if columns < PANEL_COLUMNS:
+        panel = compose(panel, (rows, columns))
+    if not isinstance(panel, SwizzledLayout):
+        raise AssertionError(f"{panel} has no swizzle")
+    return panel
+
+
+def operand_tile(name: str, rows: int, config: GemmConfig, swizzle: str | None = None) -> OperandTile:
+    """The tile of one operand, ``rows`` of M or N in a CTA, and all that follows from it.
+
+    The swizzle is the widest whose span divides the tile's contiguous run; boxes follow one another along that run.
+
+    >>> tile = operand_tile("A", 128, GemmConfig(arch="sm_100a"))
+    >>> print(tile.layout, hex(tile.descriptor), tile.step_advance)
+    S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0)) 0x4000404000010000 4:2
+    """
+    problem, k = config.problem, config.tile.k
+    dtype, major = (problem.a, problem.a_major) if name == "A" else (problem.b, problem.b_major)
+    run = k if major == "k" else rows
+    swizzle = swizzle_of(run) if swizzle is None else swizzle
+    span = max(swizzle_mode(swizzle).span, 16) // ELEMENT_BYTES
+    order = (0, 1) if major == "k" else (1, 0)
+    layout = smem_tile(swizzle, major, dtype, rows, k, order=order)
+    box = smem_tile(swizzle, major, dtype, *((rows, span) if major == "k" else (span, k)), order=order)
+    return OperandTile(
+        name=name,
+        rows=rows,
+        major=major,
+        swizzle=swizzle,
+        layout=layout,
+        slot_bytes=_elements(layout) * ELEMENT_BYTES,
+        descriptor=matrix_descriptor(layout, dtype=dtype, arch=config.arch, major=major, address=0),
+        step_advance=k_advance(layout, dtype=dtype, arch=config.arch, major=major),
+        box=box,
+        boxes=run // span,
+        box_span=span,
+        box_bytes=_elements(box) * ELEMENT_BYTES,
+    )
+
+
+def _elements(tile: Tile) -> int:
+    return int(cosize(tile.layout if isinstance(tile, SwizzledLayout) else tile))
+
+
+def fragment_of(config: GemmConfig) -> Fragment:
+    """Which elements of D the epilogue's registers hold: the accumulator's layout, read through tcgen05.ld.
+
+    Where a tile's rows fill all 32 lanes of a warp, 32x32b gives each thread a row; where only 16 lanes hold rows
+    (M = 64), 16x32bx2 gives each row to two threads, half the columns each. Either way a thread's values lie side by
+    side in D.
+
+    >>> fragment = fragment_of(GemmConfig(arch="sm_100a"))
+    >>> fragment.shape, fragment.values, fragment.pieces, str(fragment.row), str(fragment.column)
+    ('32x32b', 32, 8, '(32,4):(1,32)', '(32,4,32,8):(0,0,1,32)')
+    >>> fragment = fragment_of(GemmConfig(arch="sm_100a").replace(tile_m=64))
+    >>> fragment.shape, str(fragment.row), str(fragment.column)
+    ('16x32bx2', '((16,2),4):((1,0),16)', '((16,2),4,32,4):((0,32),0,1,64)')
+    """
+    m, n, group = config.tile.m, config.tile.n, ctas(config)
+    accumulator = accumulator_layout(m, n, group)
+    rows, total = m // group, accumulator_columns(m, n, group)
+    narrow = data_path(m, group) == "F"
+    parts = 2 if narrow else 1
+    values = next(count for count in (32, 16, 8) if total % (count * parts) == 0)
+    access = tensor_memory_access("16x32bx2" if narrow else "32x32b", values)
+    # (thread, bit of a register) -> lane * 2^21 + bit: every 32nd bit, in columns of 32 bits.
+    bits = compose(access.value_id, access.registers)
+    lanes = _divided(bits[0], 32)
+    value = _divided(compose(bits[1], Layout(values, 32)), 32)
+    columns, pieces = values * parts, total // (values * parts)
+    place = Layout(
+        (lanes.shape, EPILOGUE_WARPS, value.shape, pieces),
+        (lanes.stride, WARP_LANES * LANE, value.stride, columns if pieces > 1 else 0),
+    )
+    element = compose(left_inverse(accumulator), place)
+    row = compose(Layout((rows, n), (1, 0)), element)
+    column = compose(Layout((rows, n), (0, 1)), element)
+    for part in (row[2], row[3]):
+        if size(part) > 1 and any(part(i) for i in range(size(part))):
+            raise AssertionError(f"a thread of {place} has several rows: {row}")
+    return Fragment(
+        shape=access.shape,
+        values=values,
+        columns=columns,
+        pieces=pieces,
+        place=place,
+        element=element,
+        row=Layout((row[0].shape, row[1].shape), (row[0].stride, row[1].stride)),
+        column=column,
+    )
+
+
+def _divided(layout: Layout, by: int) -> Layout:
+    def each(stride: object) -> object:
+        if isinstance(stride, tuple):
+            return tuple(each(one) for one in stride)
+        if not isinstance(stride, int) or stride % by:
+            raise AssertionError(f"{layout}: strides must be multiples of {by}")
+        return stride // by
+
+    return Layout(layout.shape, each(layout.stride))
+
+
+def staging_rows(config: GemmConfig, fragment: Fragment) -> SwizzledLayout:
+    """(lane, chunk of 8 values, piece of the panel) -> byte offset in the warp's panel of the chunk's 16 bytes.
+
+    >>> config = GemmConfig(arch="sm_100a")
+    >>> print(staging_rows(config, fragment_of(config)))
+    S<3,4,3> o (32,4,2):(128,16,64)
+    """
+    rows, group = config.tile.m // ctas(config), panel_rows(config)
+    pieces = PANEL_COLUMNS // fragment.columns
+    lanes, value = fragment.place[0], fragment.place[2]
+    if value != Layout(fragment.values):
+        raise AssertionError(f"values of {fragment.place} are not side by side")
+    wide = Layout((lanes.shape, fragment.values // 8, pieces), (lanes.stride, 8, fragment.columns if pieces > 1 else 0))
+    # Of one warp, hence rows below `group`: the accumulator's map without what is beyond a panel.
+    element = compose(left_inverse(_wide_accumulator(config)), wide)
+    panel_element = compose(Layout((group, rows // group, PANEL_COLUMNS), (1, 0, group)), element)
+    addresses: SwizzledLayout = compose(byte_offsets(panel_tile(group, PANEL_COLUMNS)), panel_element)
+    return addresses
+
+
+def _wide_accumulator(config: GemmConfig) -> Layout:
+    """The accumulator's layout with columns enough for a panel, for tiles narrower than one."""
+    group = ctas(config)
+    halves = 2 if data_path(config.tile.m, group) == "B" else 1
+    return accumulator_layout(config.tile.m, max(config.tile.n, PANEL_COLUMNS * halves), group)
+
+
+def worst_report(addresses: SwizzledLayout) -> BankReport:
+    """The most conflicted of all staging stores of a panel.
+
+    >>> config = GemmConfig(arch="sm_100a")
+    >>> worst_report(staging_rows(config, fragment_of(config))).ratio
+    1.0
+    """
+    chunks, pieces = (int(size(addresses.layout[mode])) for mode in (1, 2))
+    reports = [
+        bank_report(addresses, Access(bytes=16, op="st", lanes=tuple((lane, chunk, piece) for lane in range(32))))
+        for chunk in range(chunks)
+        for piece in range(pieces)
+    ]
+    return max(reports, key=lambda report: report.ratio)
+
+
+@lru_cache(maxsize=64)
+def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREADS) -> Derivation:
+    """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid.
+
+    ``swizzle`` forces both operands' mode (the first rung of the ladder stages them without one), ``threads`` are those of
+    a CTA (the first rungs have four warps).
+
+    >>> derivation = derive(GemmConfig(arch="sm_100a"))
+    >>> hex(derivation.a.descriptor), hex(derivation.instruction_descriptor), derivation.plan.columns
+    ('0x4000404000010000', '0x8400490', 256)
+    """
+    from .blackwell_steps import steps
+
+    config.require_valid()
+    tile, problem, group = config.tile, config.problem, ctas(config)
+    a = operand_tile("A", tile.m // group, config, swizzle)
+    b = operand_tile("B", tile.n // group, config, swizzle)
+    count = config.pipeline.accumulators
+    plan = plan_tensor_memory([accumulator_request(f"accumulator {i}", tile.m, tile.n, group) for i in range(count)])
+    first = [plan[f"accumulator {i}"].column for i in range(count)]
+    offsets = Layout(count, first[1] - first[0] if count > 1 else 0)
+    if [offsets(i) for i in range(count)] != first:
+        raise AssertionError(f"accumulators of {plan.explain()} are not evenly apart")
+    fragment = fragment_of(config)
+    staging = addresses = report = None
+    if config.epilogue.store == "tma":
+        staging = panel_tile(panel_rows(config), PANEL_COLUMNS)
+        addresses = staging_rows(config, fragment)
+        report = worst_report(addresses)
+    offset, shared_map = 0, []
+    for use, length in shared_parts(config).items():
+        shared_map.append((use, offset, length))
+        offset += length
+    derivation = Derivation(
+        config=config,
+        ctas=group,
+        threads=threads,
+        a=a,
+        b=b,
+        instruction_descriptor=instruction_descriptor(
+            "f16", tile.m, tile.n, problem.a, problem.b, "f32", problem.a_major, problem.b_major, cta_group=group
+        ),
+        plan=plan,
+        accumulator=accumulator_layout(tile.m, tile.n, group),
+        accumulator_offsets=offsets,
+        fragment=fragment,
+        staging=staging,
+        staging_addresses=addresses,
+        staging_report=report,
+        shared_map=tuple(shared_map),
+        steps=(),
+    )
+    return dataclasses.replace(derivation, steps=tuple(steps(derivation)))

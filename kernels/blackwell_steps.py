@@ -1,0 +1,242 @@
+"""The derivation of a Blackwell GEMM, step by step, as the generated source and ``explain`` show it.
+
+Words and constants only: what follows from what is computed in :mod:`stridewright.kernels.blackwell`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stridewright.layout import Layout, SwizzledLayout, size
+from stridewright.layout.hardware import (
+    decode_instruction_descriptor,
+    decode_matrix_descriptor,
+    tensor_memory_access,
+)
+from stridewright.layout.hardware.tensor_memory import data_path
+
+from .blackwell_rules import ALIGNMENT_SLACK, PANEL_COLUMNS, TILE_SLOTS, panel_rows, tile_readers
+from .hopper import AddressFunction, Constant, Step, byte_offsets
+
+if TYPE_CHECKING:
+    from .blackwell import Derivation, OperandTile
+
+_NO_SWIZZLE_CHUNK = 8  # elements of a 16-byte chunk
+
+
+def steps(derivation: Derivation) -> Iterator[Step]:
+    """Every step, in the order in which the source has them.
+
+    >>> from stridewright.kernels.blackwell import derive
+    >>> from stridewright.kernels.config import GemmConfig
+    >>> [step.title for step in derive(GemmConfig(arch="sm_100a")).steps][:3]
+    ['The tile, and who computes it', 'A slot of A', 'A slot of B']
+    """
+    yield _tile_step(derivation)
+    yield _operand_step(derivation, derivation.a)
+    yield _operand_step(derivation, derivation.b)
+    yield _tensor_memory_step(derivation)
+    yield _shared_step(derivation)
+    yield _fragment_step(derivation)
+    if derivation.staging is not None:
+        yield _staging_step(derivation)
+
+
+def _tile_step(derivation: Derivation) -> Step:
+    config, ctas = derivation.config, derivation.ctas
+    tile, schedule = config.tile, config.schedule
+    launch = {
+        "one": "each computes one tile",
+        "static": "a persistent grid takes tiles in turn",
+        "clc": "those that run take over the tiles of those that wait (cluster launch control)",
+    }[schedule.launch]
+    who = "A pair of CTAs computes" if ctas == 2 else "A CTA computes"
+    notes = [
+        f"{who} {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements; {launch}.",
+        f"{config.pipeline.accumulators} accumulator{'s' * (config.pipeline.accumulators > 1)} in tensor memory"
+        + (": one is stored while the next tile goes into the other." if config.pipeline.accumulators > 1 else "."),
+    ]
+    constants = [
+        Constant("int", "TILE_M", tile.m),
+        Constant("int", "TILE_N", tile.n),
+        Constant("int", "TILE_K", tile.k),
+        Constant("int", "CTAS", ctas),
+        Constant("int", "D_ROWS", tile.m // ctas),
+        Constant("int", "STAGES", config.pipeline.stages),
+        Constant("int", "ACCUMULATORS", config.pipeline.accumulators),
+        Constant("int", "THREADS", derivation.threads),
+        Constant("int", "EPILOGUE_WARPS", 4),
+        Constant("bool", "D_IS_BF16", int(config.problem.d == "bf16")),
+    ]
+    if schedule.order == "grouped":
+        constants.append(Constant("int", "GROUP_M", schedule.group_m))
+    if schedule.launch == "clc":
+        constants += [
+            Constant("int", "TILE_SLOTS", TILE_SLOTS),
+            Constant("int", "TILE_READERS", tile_readers(config)),
+        ]
+        notes.append(
+            f"{TILE_SLOTS} answers of launch control may be on their way; {tile_readers(config)} threads read each."
+        )
+    return Step(title="The tile, and who computes it", notes=tuple(notes), constants=tuple(constants))
+
+
+def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
+    config, name = derivation.config, operand.name
+    rows, letter = ("m", "M") if name == "A" else ("n", "N")
+    layouts = [(f"({rows}, k) -> element of the slot", str(operand.layout))]
+    if isinstance(operand.layout, SwizzledLayout) and operand.swizzle == "128B":
+        layouts.append(("the same in bytes", str(byte_offsets(operand.layout))))
+    inner, outer = (operand.box_span, operand.rows) if operand.major == "k" else (operand.box_span, config.tile.k)
+    along = "K" if operand.major == "k" else letter
+    functions = [AddressFunction(f"{name.lower()}_step_advance", ("step",), operand.step_advance, "units of 16 bytes")]
+    if operand.swizzle == "none" and operand.major == "k":
+        functions.append(
+            AddressFunction(f"{name.lower()}_place", ("row", "chunk"), _chunk_places(operand.layout), "bytes")
+        )
+    return Step(
+        title=f"A slot of {name}",
+        layouts=tuple(layouts),
+        notes=(
+            f"{operand.rows} rows of {letter} in each CTA, {operand.major.upper()}-major, swizzle {operand.swizzle}.",
+            f"TMA: {operand.boxes} x box {inner} x {outer} elements, one after another along {along}; the barrier expects "
+            f"{operand.slot_bytes} bytes, also where the box leaves the tensor.",
+            f"Matrix descriptor at address 0: {operand.descriptor:#018x}.",
+            *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, config.arch).explain().splitlines()),
+            "Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:",
+            f"  step -> {operand.step_advance}",
+        ),
+        constants=(
+            Constant("uint32", f"{name}_ROWS", operand.rows),
+            Constant("bool", f"{name}_K_MAJOR", int(operand.major == "k")),
+            Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
+            Constant("int", f"{name}_BOXES", operand.boxes),
+            Constant("uint32", f"{name}_BOX_SPAN", operand.box_span),
+            Constant("uint32", f"{name}_BOX_BYTES", operand.box_bytes),
+            Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
+        ),
+        functions=tuple(functions),
+    )
+
+
+def _chunk_places(layout: Layout | SwizzledLayout) -> Layout:
+    """(row, chunk of 8 elements of K) -> byte, of a tile without a swizzle."""
+    if isinstance(layout, SwizzledLayout):
+        raise AssertionError(f"{layout} has a swizzle")
+    rows, chunks = layout[0], layout[1]
+    columns = Layout(int(size(chunks)) // _NO_SWIZZLE_CHUNK, int(layout(0, _NO_SWIZZLE_CHUNK)) * 2)
+    if any(columns(i) != 2 * layout(0, _NO_SWIZZLE_CHUNK * i) for i in range(int(size(columns)))):
+        raise AssertionError(f"chunks of {layout} are not evenly apart")
+    doubled = Layout(rows.shape, tuple(2 * stride for stride in rows.stride))
+    return Layout((doubled.shape, columns.shape), (doubled.stride, columns.stride))
+
+
+def _tensor_memory_step(derivation: Derivation) -> Step:
+    config, word = derivation.config, derivation.instruction_descriptor
+    letter = data_path(config.tile.m, derivation.ctas)
+    return Step(
+        title="Tensor memory, and the multiply",
+        layouts=(("(row of this CTA, column) -> lane << 16 | column", str(derivation.accumulator)),),
+        notes=(
+            f'Layout {letter} (PTX ISA, "tcgen05 data path layout"). {derivation.plan.explain().splitlines()[0]}:',
+            *(line for line in derivation.plan.explain().splitlines()[1:]),
+            f"Instruction descriptor {word:#010x}: {decode_instruction_descriptor(word).explain()}.",
+        ),
+        constants=(
+            Constant("int", "TMEM_COLUMNS", derivation.plan.columns),
+            Constant("uint32", "INSTRUCTION_DESCRIPTOR", word),
+        ),
+        functions=(AddressFunction("accumulator_offset", ("accumulator",), derivation.accumulator_offsets, "columns"),),
+    )
+
+
+def _shared_step(derivation: Derivation) -> Step:
+    config = derivation.config
+    stages, accumulators = config.pipeline.stages, config.pipeline.accumulators
+    barriers = derivation.offset("barriers")
+    names = ["FULL_BARRIERS", "EMPTY_BARRIERS", "ACCUMULATOR_FULL", "ACCUMULATOR_EMPTY"]
+    counts = [stages, stages, accumulators, accumulators]
+    if config.schedule.launch == "clc":
+        names += ["TILE_FULL", "TILE_EMPTY"]
+        counts += [TILE_SLOTS, TILE_SLOTS]
+    constants = [
+        Constant("uint32", "A_OFFSET", derivation.offset("tiles of A")),
+        Constant("uint32", "B_OFFSET", derivation.offset("tiles of B")),
+    ]
+    if derivation.staging is not None:
+        constants.append(Constant("uint32", "STAGING_OFFSET", derivation.offset("staging of D")))
+    for name, count in zip(names, counts, strict=True):
+        constants.append(Constant("uint32", f"{name}_OFFSET", barriers))
+        barriers += 8 * count
+    if config.schedule.launch == "clc":
+        constants.append(Constant("uint32", "ANSWERS_OFFSET", derivation.offset("answers")))
+    constants.append(Constant("uint32", "TMEM_ADDRESS_OFFSET", derivation.offset("tensor memory's address")))
+    return Step(
+        title="Shared memory of a CTA",
+        notes=(
+            *(f"{offset:>7} .. {offset + length:>7}  {use}" for use, offset, length in derivation.shared_map if length),
+            f"{derivation.shared_bytes} bytes to ask for: {ALIGNMENT_SLACK} more, so that offset 0 can be a multiple of "
+            f"{ALIGNMENT_SLACK}.",
+        ),
+        constants=tuple(constants),
+    )
+
+
+def _fragment_step(derivation: Derivation) -> Step:
+    fragment = derivation.fragment
+    access = tensor_memory_access(fragment.shape, fragment.values)
+    return Step(
+        title="From tensor memory to registers",
+        layouts=(
+            (
+                f"tcgen05.ld {fragment.shape}.x{fragment.values}: (thread, bit) -> bit of the warp's lanes",
+                str(access.registers),
+            ),
+            ("(lane, warp, value, piece) -> lane << 16 | column", str(fragment.place)),
+            ("the same -> row + rows * column of this CTA's part of the tile", str(fragment.element)),
+        ),
+        notes=(
+            f"{fragment.pieces} piece{'s' * (fragment.pieces > 1)} of {fragment.columns} columns: {fragment.values} registers a thread at a time.",
+            "Warp w may touch lanes 32 * (w % 4) to 32 * (w % 4) + 31 only.",
+        ),
+        constants=(
+            Constant("int", "VALUES", fragment.values),
+            Constant("int", "PIECES", fragment.pieces),
+            Constant("int", "PIECE_COLUMNS", fragment.columns),
+        ),
+        functions=(
+            AddressFunction("warp_lanes", ("warp",), fragment.place[1], "lane << 16"),
+            AddressFunction("fragment_row", ("lane", "warp"), fragment.row, "rows"),
+            AddressFunction("fragment_column", ("lane", "warp", "value", "piece"), fragment.column, "columns"),
+        ),
+    )
+
+
+def _staging_step(derivation: Derivation) -> Step:
+    config, fragment = derivation.config, derivation.fragment
+    staging, addresses, report = derivation.staging, derivation.staging_addresses, derivation.staging_report
+    if staging is None or addresses is None or report is None:
+        raise AssertionError("a staged epilogue has a staging layout")
+    rows, columns = panel_rows(config), fragment.columns * fragment.pieces
+    tail = columns % PANEL_COLUMNS
+    return Step(
+        title="From registers to D, through shared memory",
+        layouts=(
+            ("a warp's panel of D: (row, column) -> element", str(staging)),
+            ("(lane, chunk of 8 values, piece of the panel) -> byte of its 16 bytes", str(addresses)),
+        ),
+        notes=(
+            f"Bank conflicts: {report.wavefronts} wavefronts a store, {report.ideal} are ideal, for every chunk and piece"
+            + (": none." if report.ratio == 1 else f": ratio {report.ratio:g}."),
+            f"TMA store: box {min(PANEL_COLUMNS, columns)} x {rows}, swizzle 128B"
+            + (f"; the last panel is {tail} columns wide and has a map of its own." if tail else "."),
+        ),
+        constants=(
+            Constant("int", "PANEL_PIECES", PANEL_COLUMNS // fragment.columns),
+            Constant("int", "TAIL_COLUMNS", tail),
+            Constant("int", "PANEL_BYTES", rows * 2 * PANEL_COLUMNS),
+            Constant("int", "STAGING_BUFFERS", config.epilogue.buffers),
+        ),
+        functions=(AddressFunction("staging_offset", ("lane", "chunk", "piece"), addresses, "bytes"),),
+    )
