@@ -341,14 +341,14 @@ def _float32(
     fields = form.descriptor
     left = values_of(a, fields.a)
     left = left if fields.a_major == "k" else left.T
+    if fields.negate_a != fields.negate_b:
+        left = -left
     rows, (k, n) = left.shape[0], factor.shape
     width = _block_width(rows, n, k)
     product = np.empty((rows, n), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         blocks = factor.reshape(k, n // width, width).transpose(1, 0, 2)
         np.matmul(left, blocks, out=product.reshape(rows, -1, width).transpose(1, 0, 2))
-        if fields.negate_a != fields.negate_b:
-            np.negative(product, out=product)
         if fields.d == "s32":
             return _integers(product.astype(np.int64), start, accumulate, fields.saturate)
         if fields.d == "f16":

@@ -260,6 +260,53 @@ PAIR_PARTS = {
 }
 
 
+# Each block of the cluster fills its shared memory from an image and its tensor memory from a table, thread 32 of the first issues ISSUE for each of
+# `steps`, and everything that tensor memory then holds is written out.
+PROBE = (
+    TCGEN05
+    + """
+extern "C" __global__ void CLUSTER __launch_bounds__(128) probe(
+    const u32 *image, int words, const u32 *before, u32 *after, const u64 *a, const u64 *b, int steps, u32 idesc) {
+    extern __shared__ __align__(1024) u32 memory[];
+    __shared__ u64 done;
+    __shared__ u32 slot;
+    u32 warp = threadIdx.x / 32, me = rank(), row = me * 128 + threadIdx.x;
+    if (threadIdx.x == 0) { init(&done, 1); fence_init(); }
+    cluster_sync();
+    if (warp == 0) { tmem_alloc(&slot, 512); tmem_permit(); }
+    for (int i = threadIdx.x; i < words; i += 128) memory[i] = image[me * words + i];
+    fence_async();
+    __syncthreads();
+    u32 address = slot + (warp << 21);
+    for (int n = 0; n < 512; n += 8) {
+        u32 r[8];
+        for (int i = 0; i < 8; ++i) r[i] = before[row * 512 + n + i];
+        st8(address + n, r);
+    }
+    wait_st();
+    fence_before();
+    cluster_sync();
+    if (me == 0 && warp == 1 && elect()) {
+        fence_after();
+        u64 base = (shared(memory) & 0x3FFFF) >> 4;
+        for (int i = 0; i < steps; ++i) { ISSUE; }
+        COMMIT;
+    }
+    wait(&done, 0);
+    fence_after();
+    for (int n = 0; n < 512; n += 8) {
+        u32 r[8];
+        ld8(r, address + n);
+        wait_ld8(r);
+        for (int i = 0; i < 8; ++i) after[row * 512 + n + i] = r[i];
+    }
+    cluster_sync();
+    if (warp == 0) tmem_dealloc(slot, 512);
+}
+"""
+)
+
+
 @functools.cache
 def compile_blackwell(source: str, arch: str = "sm_100a") -> str:
     """The PTX of a CUDA source, assembled for the architecture too."""
@@ -274,5 +321,5 @@ def run_blackwell(
 
 
 __all__ = [
-    "PAIR", "PAIR_PARTS", "PIPELINE", "PIPELINE_PARTS", "TCGEN05", "TEXTBOOK", "TEXTBOOK_PARTS", "compile_blackwell", "filled", "run_blackwell",
+    "PAIR", "PAIR_PARTS", "PIPELINE", "PIPELINE_PARTS", "PROBE", "TCGEN05", "TEXTBOOK", "TEXTBOOK_PARTS", "compile_blackwell", "filled", "run_blackwell",
 ]  # fmt: skip
