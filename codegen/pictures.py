@@ -5,7 +5,7 @@ Turns objects of codegen into the plain records that layout.draw draws. With a G
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stridewright.layout.draw import (
@@ -24,13 +24,14 @@ from .pictures_source import source_picture
 from .pictures_timeline import timeline_picture
 
 if TYPE_CHECKING:
-    from stridewright.kernels.hopper import Derivation
-
     from .emulator import DeadlockError, Race
     from .emulator.wait_records import BarrierRecord, WaitRecord
+    from .speed_of_light import Device
 
 __all__ = [
+    "address_names",
     "deadlock_picture",
+    "device_roof",
     "emulation_timeline",
     "race_picture",
     "roofline_points",
@@ -40,13 +41,28 @@ __all__ = [
 ]
 
 
-def _name(barrier: BarrierRecord, derivation: Derivation | None, several: bool) -> str:
-    """A barrier's name: the kernel's own where it is known."""
-    known = ""
-    if derivation is not None and barrier.kind == "mbarrier":
-        from .where import describe
+def address_names(derivation: Any) -> Callable[[int], str]:
+    """What a kernel calls a shared address: the kernel's own names by its derivation (Hopper's or Blackwell's), "" for None.
 
-        known = describe(derivation, barrier.number)
+    >>> from stridewright import Gemm
+    >>> gemm = Gemm(512, 512, 256)
+    >>> address_names(gemm.derivation)(1024), address_names(None)(1024)
+    ('A(0, 0) of slot 0', '')
+    """
+    if derivation is None:
+        return lambda address: ""
+    if derivation.config.arch.startswith("sm_10"):
+        from .blackwell_where import describe as blackwell
+
+        return lambda address: blackwell(derivation, address)
+    from .where import describe
+
+    return lambda address: describe(derivation, address)
+
+
+def _name(barrier: BarrierRecord, derivation: Any, several: bool) -> str:
+    """A barrier's name: the kernel's own where it is known."""
+    known = address_names(derivation)(barrier.number) if barrier.kind == "mbarrier" else ""
     there = f" of block {_spell(barrier.block)}" if several else ""
     return f"{known or barrier.name}{there}"
 
@@ -59,6 +75,17 @@ def _ring(name: str) -> str:
     return name.partition("[")[0]
 
 
+def _counterpart(ring: str) -> str:
+    """The other half of a ring of slots: who waits for the one arrives at the other.
+
+    >>> _counterpart("full"), _counterpart("accumulator empty"), _counterpart("mbarrier 0x400")
+    ('empty', 'accumulator full', '')
+    """
+    first, _, last = ring.rpartition(" ")
+    other = {"full": "empty", "empty": "full"}.get(last, "")
+    return f"{first} {other}".strip() if other else ""
+
+
 def _short(who: str, several: bool) -> str:
     """Threads in words, without the block where there is only one."""
     return who if several else who.partition(") ")[2] or who
@@ -69,7 +96,7 @@ def _block_of(records: Sequence[WaitRecord]) -> tuple[int, int, int]:
 
 
 def deadlock_picture(
-    error: DeadlockError, derivation: Derivation | None = None, block: tuple[int, int, int] | None = None
+    error: DeadlockError, derivation: Any = None, block: tuple[int, int, int] | None = None
 ) -> Drawing:
     """The wait-for graph of a deadlock: the threads that wait, the barriers they wait for with their phases and what those lack, and who would have
     to arrive there. Barriers' tooltips have the last operations.
@@ -147,7 +174,8 @@ def _owed(
                 known.append(Edge(title, name, "owes", f"{name} arrived at {title} before"))
     if known:
         return known
-    if barrier.pending and (other := {"full": "empty", "empty": "full"}.get(_ring(title))):
+    other = _counterpart(_ring(title))
+    if barrier.pending and other:
         return [
             Edge(
                 title,
@@ -166,7 +194,7 @@ def _verbs(kind: str) -> tuple[str, str]:
     return (first, second) if first in ("read", "write") and second in ("read", "write") else ("access", "access")
 
 
-def race_picture(race: Race, derivation: Derivation | None = None) -> Drawing:
+def race_picture(race: Race, derivation: Any = None) -> Drawing:
     """A race: both accesses, the order that is missing between them, and where in shared memory they meet.
 
     With a GEMM's ``derivation`` the memory is drawn with its parts. ``EmulationResult.races`` and ``GemmEmulation.races`` have the races.
@@ -180,7 +208,7 @@ def race_picture(race: Race, derivation: Derivation | None = None) -> Drawing:
     parts: list[tuple[str, int, int]] = []
     address = race.address
     if derivation is not None and race.space == "shared":
-        from stridewright.kernels.config import ALIGNMENT_SLACK
+        from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK  # Blackwell's is the same
 
         # The map counts from the first multiple of 1024 after what the system keeps; ranks of a cluster stand above bit 24.
         address = race.address & 0xFFFFFF
@@ -200,7 +228,7 @@ def race_picture(race: Race, derivation: Derivation | None = None) -> Drawing:
 
 
 def emulation_timeline(
-    timeline: Any, derivation: Derivation | None = None, block: int = 0, window: tuple[float, float] | None = None
+    timeline: Any, derivation: Any = None, block: int = 0, window: tuple[float, float] | None = None
 ) -> Drawing:
     """``timeline_picture`` with the barriers named as the GEMM's ``derivation`` has them.
 
@@ -210,13 +238,7 @@ def emulation_timeline(
     >>> emulation_timeline(Timeline(spans, 100, {0: 90.0}, ((0, 0, 0),), 1e9, CostModel(), {}, Sharing(80, 80))).facts["busy"]
     '90.0%'
     """
-
-    def names(address: int) -> str:
-        from .where import describe
-
-        return "" if derivation is None else describe(derivation, address)
-
-    return timeline_picture(timeline, block, window, names)
+    return timeline_picture(timeline, block, window, address_names(derivation))
 
 
 def tune_points(rows: Iterable[Any]) -> list[TunePoint]:
@@ -259,11 +281,11 @@ def roofline_points(
     return points
 
 
-def device_roof(device: Any, dtype: str = "bf16") -> Roof:
-    """The roof of a chip of codegen.speed_of_light.
+def device_roof(device: Device, kind: str = "bf16") -> Roof:
+    """The roof of a chip of ``codegen.speed_of_light``: its peak for operands of ``kind``, and its memory.
 
-    >>> from types import SimpleNamespace
-    >>> device_roof(SimpleNamespace(name="chip", peak=lambda dtype: 100.0, bandwidth=4.0)).ridge
-    25.0
+    >>> from stridewright.codegen.speed_of_light import H200
+    >>> round(device_roof(H200).ridge)
+    206
     """
-    return Roof(device.name, device.peak(dtype), device.bandwidth)
+    return Roof(device.name, device.peak(kind), device.bytes_per_second)

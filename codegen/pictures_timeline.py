@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from stridewright.layout.draw import Bar, Drawing, Kind, Track, pipeline_timeline
+from stridewright.layout.draw import Drawing, Kind, TimelineBar, Track, pipeline_timeline
 
 if TYPE_CHECKING:
     from .emulator.timeline import PhaseEnd, Span, Timeline
@@ -165,9 +165,9 @@ class _Story:
             lines.append("it waits for nothing that is modelled: it does other work (its epilogue, or issuing)")
         return "\n".join(lines)
 
-    def bubbles(self) -> list[Bar]:
+    def bubbles(self) -> list[TimelineBar]:
         """The gaps between multiplies, each with its story."""
-        found: list[Bar] = []
+        found: list[TimelineBar] = []
         end = 0.0
         for span in self.tensor:
             if span.start - end >= _SHORTEST_BUBBLE:
@@ -178,7 +178,7 @@ class _Story:
             found.append(self._gap(end, last, None))
         return found
 
-    def _gap(self, start: float, end: float, following: Span | None) -> Bar:
+    def _gap(self, start: float, end: float, following: Span | None) -> TimelineBar:
         links: tuple[str, ...] = ()
         if following is not None:
             owner = self.row(following.name.partition(" of ")[2])
@@ -190,7 +190,7 @@ class _Story:
                 if key in self.ends
             ]
             links = tuple(self.link(key) for key in keys)
-        return Bar(start, end, "bubble", self.bubble(start, end, following), f"{end - start:.0f}", links)
+        return TimelineBar(start, end, "bubble", self.bubble(start, end, following), f"{end - start:.0f}", links)
 
     def unit_track(self, unit: str) -> Track:
         """The bars of the tensor core or the copy engine."""
@@ -201,7 +201,7 @@ class _Story:
                 tip = f"{span.name}: {span.start:.0f} to {span.end:.0f}, {span.end - span.start:.0f} clocks{self.place(span.place)}"
                 if span.on:
                     tip += "\ncounted by " + "; ".join(self.barrier(key) for key in span.on)
-                bars.append(Bar(span.start, span.end, kind, tip, "", tuple(self.link(key) for key in span.on)))
+                bars.append(TimelineBar(span.start, span.end, kind, tip, "", tuple(self.link(key) for key in span.on)))
         if unit == "tensor core":
             bars += self.bubbles()
         return Track(unit, tuple(sorted(bars, key=lambda bar: bar.start)))
@@ -217,7 +217,7 @@ class _Story:
             keys = [key for key in span.on if key in self.ends]
             for key in keys:
                 tip += "\n" + "\n".join(self.why(key))
-            bars.append(Bar(span.start, span.end, kind, tip, "", tuple(self.link(key) for key in keys)))
+            bars.append(TimelineBar(span.start, span.end, kind, tip, "", tuple(self.link(key) for key in keys)))
         return Track(row, tuple(bars), self.role(row))
 
     def barrier_tracks(self) -> list[Track]:
@@ -233,7 +233,7 @@ class _Story:
                 key = (one.block, one.barrier, one.phase)
                 tip = "\n".join(self.why(key))
                 kind = "odd" if one.phase & 1 else "even"
-                bars.append(Bar(start, one.end, kind, tip, str(one.phase), (self.link(key),)))
+                bars.append(TimelineBar(start, one.end, kind, tip, str(one.phase), (self.link(key),)))
                 start = one.end
             tracks.append(Track(self.names(address) or f"{address:#x}", tuple(bars)))
         return tracks

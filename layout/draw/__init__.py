@@ -24,7 +24,7 @@ from .heat import access_map
 from .linked_source import LinkedCell, LinkedTable, SourceLine, linked_source
 from .machine import grouped_order, shared_memory_map, tile_order, tiles_touched
 from .operand import descriptor_view, tensor_map_view
-from .pipeline import Bar, Kind, Track, pipeline_timeline
+from .pipeline import Kind, TimelineBar, Track, pipeline_timeline
 from .race import AccessNode, race_view
 from .sliders import swizzle_sliders
 from .strip import algebra_strip
@@ -35,7 +35,6 @@ from .widget import explore
 __all__ = [
     "AccessNode",
     "AtlasEntry",
-    "Bar",
     "Drawing",
     "Edge",
     "Explorer",
@@ -46,6 +45,7 @@ __all__ = [
     "Roof",
     "RooflinePoint",
     "SourceLine",
+    "TimelineBar",
     "Track",
     "TunePoint",
     "access_map",

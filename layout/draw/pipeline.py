@@ -21,7 +21,7 @@ _COLUMNS = 96  # of the text form
 
 
 @dataclass(frozen=True)
-class Bar:
+class TimelineBar:
     """Something that lasts from ``start`` to ``end``. ``kind``: a name of the legend; ``tip``: what it is, in words; ``label``: written on it where
     there is room; ``links``: names it shares with what belongs to it."""
 
@@ -38,7 +38,7 @@ class Track:
     """A row: its name, a word below it, and its bars. Bars that overlap are drawn in lanes of their own."""
 
     name: str
-    bars: tuple[Bar, ...]
+    bars: tuple[TimelineBar, ...]
     role: str = ""
 
 
@@ -52,7 +52,7 @@ class Kind:
     meaning: str
 
 
-def _lanes(bars: Sequence[Bar]) -> list[tuple[int, Bar]]:
+def _lanes(bars: Sequence[TimelineBar]) -> list[tuple[int, TimelineBar]]:
     """Each bar with the first lane that is free when it starts."""
     ends: list[float] = []
     placed = []
@@ -89,7 +89,7 @@ def pipeline_timeline(
     LayoutError for bars of a kind that ``kinds`` does not have, for nothing to draw, and for more than 4,000 bars in the window.
 
     >>> work = Kind("work", "k0", "#", "works")
-    >>> view = pipeline_timeline([Track("unit", (Bar(0, 40, "work", "first"), Bar(60, 100, "work", "second")))], [work])
+    >>> view = pipeline_timeline([Track("unit", (TimelineBar(0, 40, "work", "first"), TimelineBar(60, 100, "work", "second")))], [work])
     >>> view.facts["bars"], view.text().splitlines()[-2].count("#") > 60
     (2, True)
     """
@@ -159,7 +159,7 @@ def pipeline_timeline(
     return Drawing.of(title, canvas, "\n".join(words), {"bars": count, **(facts or {})})
 
 
-def _words(inside: list[tuple[Track, list[Bar]]], known: dict[str, Kind], low: float, high: float) -> list[str]:
+def _words(inside: list[tuple[Track, list[TimelineBar]]], known: dict[str, Kind], low: float, high: float) -> list[str]:
     """Each track as a line of characters: what covers most of each of the equal parts of the window."""
     names = [f"{track.name}{f' ({track.role})' if track.role else ''}" for track, _ in inside]
     width = max(len(name) for name in names)

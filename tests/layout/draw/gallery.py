@@ -8,7 +8,6 @@ from stridewright.layout import E, Layout, Swizzle
 from stridewright.layout.banks import Access
 from stridewright.layout.draw import (
     AccessNode,
-    Bar,
     Drawing,
     Edge,
     Kind,
@@ -18,6 +17,7 @@ from stridewright.layout.draw import (
     Roof,
     RooflinePoint,
     SourceLine,
+    TimelineBar,
     Track,
     TunePoint,
     access_map,
@@ -79,13 +79,13 @@ TRACKS = (
     Track(
         "tensor core",
         (
-            Bar(0, 40, "bubble", "waits for full[0]", "40", ("full[0]",)),
-            *(Bar(40 + 16 * i, 56 + 16 * i, "multiply", f"number {i}") for i in range(8)),
+            TimelineBar(0, 40, "bubble", "waits for full[0]", "40", ("full[0]",)),
+            *(TimelineBar(40 + 16 * i, 56 + 16 * i, "multiply", f"number {i}") for i in range(8)),
         ),
     ),
     Track(
         "copies",
-        tuple(Bar(10 * i, 10 * i + 36, "copy", f"box {i}", f"{i}", (f"full[{i}]",)) for i in range(6)),
+        tuple(TimelineBar(10 * i, 10 * i + 36, "copy", f"box {i}", f"{i}", (f"full[{i}]",)) for i in range(6)),
         "issued by warp 0",
     ),
 )

@@ -11,7 +11,6 @@ import pytest
 from stridewright.layout import LayoutError
 from stridewright.layout.draw import (
     AccessNode,
-    Bar,
     Drawing,
     Edge,
     Kind,
@@ -21,6 +20,7 @@ from stridewright.layout.draw import (
     Roof,
     RooflinePoint,
     SourceLine,
+    TimelineBar,
     Track,
     TunePoint,
     linked_source,
@@ -53,7 +53,7 @@ def test_bars_are_to_scale_and_in_their_places() -> None:
     bars = []
     for _ in range(40):
         start = draw.uniform(0, 900)
-        bars.append(Bar(start, start + draw.uniform(5, 100), "work", f"bar {len(bars)}"))
+        bars.append(TimelineBar(start, start + draw.uniform(5, 100), "work", f"bar {len(bars)}"))
     drawing = pipeline_timeline([Track("unit", tuple(bars))], [WORK])
     found = {e.tip: e for e in elements(drawing, "rect", "cell")}
     first = min(bars, key=lambda bar: bar.start)
@@ -68,7 +68,7 @@ def test_bars_are_to_scale_and_in_their_places() -> None:
 def test_no_bar_covers_another() -> None:
     draw = random.Random(5)
     starts = [draw.uniform(0, 100) for _ in range(60)]
-    bars = tuple(Bar(s, s + draw.uniform(1, 30), "work", str(i)) for i, s in enumerate(starts))
+    bars = tuple(TimelineBar(s, s + draw.uniform(1, 30), "work", str(i)) for i, s in enumerate(starts))
     drawing = pipeline_timeline([Track("a", bars[:30]), Track("b", bars[30:], "role")], [WORK])
     boxes = [
         (e.x, e.y, float(e.attributes["width"]), float(e.attributes["height"]))
@@ -80,15 +80,15 @@ def test_no_bar_covers_another() -> None:
 
 
 def test_a_window_keeps_what_reaches_into_it() -> None:
-    bars = tuple(Bar(10 * i, 10 * i + 8, "work", str(i)) for i in range(10))
+    bars = tuple(TimelineBar(10 * i, 10 * i + 8, "work", str(i)) for i in range(10))
     drawing = pipeline_timeline([Track("unit", bars)], [WORK], window=(25, 45))
     assert [e.tip for e in elements(drawing, "rect", "cell")] == ["2", "3", "4"]
 
 
 def test_linked_bars_share_a_name_and_a_rule() -> None:
     tracks = [
-        Track("a", (Bar(0, 5, "work", "x", links=("full[0] 1",)),)),
-        Track("b", (Bar(3, 9, "rest", "y", links=("full[0] 1",)),)),
+        Track("a", (TimelineBar(0, 5, "work", "x", links=("full[0] 1",)),)),
+        Track("b", (TimelineBar(3, 9, "rest", "y", links=("full[0] 1",)),)),
     ]
     drawing = pipeline_timeline(tracks, [WORK, REST])
     assert len(rects(drawing, link="full-0-1")) == 2
@@ -96,7 +96,9 @@ def test_linked_bars_share_a_name_and_a_rule() -> None:
 
 
 def test_the_text_form_covers_each_part_with_what_takes_most_of_it() -> None:
-    drawing = pipeline_timeline([Track("unit", (Bar(0, 72, "work", "x"), Bar(72, 96, "rest", "y")))], [WORK, REST])
+    drawing = pipeline_timeline(
+        [Track("unit", (TimelineBar(0, 72, "work", "x"), TimelineBar(72, 96, "rest", "y")))], [WORK, REST]
+    )
     (line,) = [text for text in drawing.text().splitlines() if text.startswith("  unit")]
     assert line.split()[-1] == "#" * 72 + "-" * 24
 
@@ -105,9 +107,9 @@ def test_the_text_form_covers_each_part_with_what_takes_most_of_it() -> None:
     ("tracks", "window", "message"),
     [
         ([], None, "nothing to draw"),
-        ([Track("a", (Bar(0, 1, "play", ""),))], None, "bars of kind play: the legend has work"),
-        ([Track("a", (Bar(0, 1, "work", ""),))], (5, 5), "empty"),
-        ([Track("a", tuple(Bar(i, i + 1, "work", "") for i in range(5000)))], None, "at most 4000"),
+        ([Track("a", (TimelineBar(0, 1, "play", ""),))], None, "bars of kind play: the legend has work"),
+        ([Track("a", (TimelineBar(0, 1, "work", ""),))], (5, 5), "empty"),
+        ([Track("a", tuple(TimelineBar(i, i + 1, "work", "") for i in range(5000)))], None, "at most 4000"),
     ],
 )
 def test_timelines_that_are_refused(tracks: list[Track], window: tuple[float, float] | None, message: str) -> None:

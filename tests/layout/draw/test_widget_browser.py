@@ -15,7 +15,7 @@ import pytest
 
 from stridewright.layout import Layout
 from stridewright.layout.draw import Explorer, Track, layout_card, pipeline_timeline
-from stridewright.layout.draw.pipeline import Bar, Kind
+from stridewright.layout.draw.pipeline import Kind, TimelineBar
 from stridewright.layout.draw.widget import FOLDER, explore
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -223,8 +223,8 @@ def stroke(page: Any, selector: str) -> list[str]:
 def test_a_still_picture_links_by_hover_too(page: Any, tmp_path: Path) -> None:
     kinds = [Kind("work", "k0", "#", "works")]
     tracks = [
-        Track("a", (Bar(0, 50, "work", "x", links=("p",)), Bar(60, 90, "work", "y"))),
-        Track("b", (Bar(10, 90, "work", "z", links=("p",)),)),
+        Track("a", (TimelineBar(0, 50, "work", "x", links=("p",)), TimelineBar(60, 90, "work", "y"))),
+        Track("b", (TimelineBar(10, 90, "work", "z", links=("p",)),)),
     ]
     path = tmp_path / "timeline.html"
     path.write_text(pipeline_timeline(tracks, kinds).html(), encoding="utf-8")
