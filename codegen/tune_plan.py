@@ -119,6 +119,7 @@ def starting_points(
                 config not in known
                 and taken[kind] < limit
                 and (limit > _OF_A_KIND or not taken[(*kind, config.tile.n)])
+                and not config.violations()  # how K is taken may break a rule that the tile alone kept
             ):
                 known.add(config)
                 taken[kind] += 1
@@ -133,7 +134,7 @@ def _likely_splits(config: GemmConfig, sms: int) -> Iterator[Split]:
     if config.schedule.kind == "pingpong" or 2 * rows * columns > sms or depth < 2:
         return
     possible = space.useful_parts(config, sms)
-    for parts in {possible[-1], possible[len(possible) // 2]} if possible else ():
+    for parts in sorted({possible[-1], possible[len(possible) // 2]}) if possible else ():
         yield Split(kind="split", parts=parts)
     yield Split(kind="stream")
 
