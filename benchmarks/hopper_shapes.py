@@ -10,14 +10,17 @@ is compared with a float64 product. ``--sustained S`` lets the compute-bound one
 ``random_shapes``: the same for shapes drawn by ``--seed``, with ``--tune S`` seconds of tuning for each.
 ``pairs``: random (shape, configuration) pairs over everything valid, into poisoned outputs, with fresh random inputs;
 deterministic ones must give the same bits twice.
+``cold``: time from nothing to the first right result, with an empty cache and from it. ``host``: the host's time of a
+call. ``ncu``: hardware counters of configurations, ``--set order=hilbert --set cublaslt`` and so on, by Nsight Compute.
 
-A run adds to its JSON file shape by shape and leaves out what is there (``--again`` measures it anew), so a run that is
+A run of the first two adds to its JSON file shape by shape and leaves out what is there (``--again`` measures it anew), so a run that is
 stopped, or whose ``--budget`` of seconds is spent, goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -55,27 +58,52 @@ def parser() -> argparse.ArgumentParser:
     pairs.add_argument("--budget", type=float, default=300.0, help="seconds after which no pair is begun")
     pairs.add_argument("--configs", default="", help="only kernels whose names have this in them")
     modes.add_parser("pairs_worker")
+    cold = modes.add_parser("cold")
+    cold.add_argument("--json", type=Path, required=True, help="the file of results")
+    cold.add_argument("--shape", default="4096,4096,4096")
+    cold.add_argument("--repeats", type=int, default=3, help="new processes of each kind")
+    modes.add_parser("first_result").add_argument("--shape", default="4096,4096,4096")
+    host = modes.add_parser("host")
+    host.add_argument("--json", type=Path, required=True, help="the file of results")
+    host.add_argument("--size", type=int, default=128, help="m = n = k; small, so that the queue is never full")
+    host.add_argument("--turns", type=int, default=40)
+    for name in ("ncu", "launch_once"):
+        ncu = modes.add_parser(name)
+        ncu.add_argument("--shape", default="8192,8192,8192", help="m,n,k; for ncu several, with semicolons")
+        ncu.add_argument("--set", action="append", default=[], help='parameters as tile_n=208,stages=4; or "cublaslt"')
+        ncu.add_argument("--launches", type=int, default=2, help="of each; the last one counts")
+        if name == "ncu":
+            ncu.add_argument("--json", type=Path, required=True, help="the file of results")
     return made
 
 
 def main() -> int:
     """Runs a mode; 1 where a result was wrong, 2 where it cannot run."""
     arguments = parser().parse_args()
+    if arguments.what == "first_result":
+        # Before anything of the package is imported: that import is measured.
+        from hopper_bench.cold_start import first_result
+
+        m, n, k = (int(size) for size in arguments.shape.split(","))
+        print(json.dumps(first_result((m, n, k))))
+        return 0
     from stridewright.codegen.launch import gpu_available
 
     usable, reason = gpu_available("sm_90a")
     if not usable:
         print(f"error: no GPU to measure on: {reason}", file=sys.stderr)
         return 2
-    if arguments.what.startswith("pairs"):
-        from hopper_bench import pairs
+    from hopper_bench import counters, host, pairs, shapes
 
-        if arguments.what == "pairs_worker":
-            pairs.work()
-            return 0
-        return int(pairs.run(arguments) > 0)
-    from hopper_bench import shapes
-
+    if arguments.what == "pairs_worker":
+        pairs.work()
+        return 0
+    modes = {"pairs": pairs.run, "cold": host.cold, "host": host.host}
+    if arguments.what in modes:
+        return int(modes[arguments.what](arguments) > 0)
+    if arguments.what in ("ncu", "launch_once"):
+        arguments.set = arguments.set or [""]
+        return counters.run(arguments) if arguments.what == "ncu" else counters.launch_once(arguments)
     return int(shapes.run(arguments, shapes.chosen(arguments)) > 0)
 
 

@@ -1,0 +1,174 @@
+"""Hardware counters of chosen launches, through Nsight Compute: tensor-pipe use, L2 hit rate, DRAM traffic."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from stridewright.kernels.config import GemmConfig, Problem
+
+from .host import PROGRAM, write
+
+# Cycles in which the tensor cores work, under the names that Nsight Compute has had for it; the first there is is taken.
+TENSOR = (
+    "sm__pipe_tensor_op_gmma_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+)
+ALWAYS = {
+    "l2_hit_percent": "lts__t_sector_hit_rate.pct",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "l2_to_sm_bytes": "lts__t_bytes_srcunit_tex.sum",
+    "nanoseconds": "gpu__time_duration.sum",
+    "sm_cycles": "sm__cycles_elapsed.max",
+}
+FILLING = ("fill_random",)
+"""Kernels that only draw the operands."""
+
+_UNITS = {"byte": 1.0, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_LONG_UNITS = {"nsecond": "ns", "usecond": "us", "msecond": "ms", "second": "s"}
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """The kernels of ``ncu --csv --page raw``: name, block and grid, and every metric as a number, bytes and nanoseconds.
+
+    Lines before the table (what the program printed, and Nsight Compute's own ``==PROF==``) are passed over. ValueError
+    where there is no table.
+    """
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith('"ID"'):
+            table = list(csv.reader(io.StringIO("\n".join(lines[number:]))))
+            break
+    else:
+        raise ValueError("no table of Nsight Compute: " + (lines[-1] if lines else "it printed nothing"))
+    header, units, rows = table[0], table[1], table[2:]
+    found = []
+    for row in rows:
+        if len(row) != len(header):
+            continue
+        kernel: dict[str, Any] = {}
+        for name, unit, value in zip(header, units, row, strict=True):
+            number_found = _number(value, unit) if "__" in name else None
+            if number_found is not None:
+                kernel[name] = number_found
+        kernel["kernel"] = row[header.index("Kernel Name")] if "Kernel Name" in header else ""
+        found.append(kernel)
+    return found
+
+
+def _number(text: str, unit: str) -> float | None:
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    unit = unit.strip().lower()
+    return value * _UNITS.get(_LONG_UNITS.get(unit, unit), 1.0)
+
+
+def figures(kernel: dict[str, Any]) -> dict[str, Any]:
+    """What a record keeps of a parsed kernel."""
+    made: dict[str, Any] = {"kernel": kernel["kernel"]}
+    for name in TENSOR:
+        if name in kernel:
+            made["tensor_active_percent"], made["tensor_metric"] = kernel[name], name
+            break
+    made |= {short: kernel[name] for short, name in ALWAYS.items() if name in kernel}
+    if made.get("nanoseconds") and made.get("sm_cycles"):
+        made["clock_mhz"] = 1e3 * made["sm_cycles"] / made["nanoseconds"]
+    return made
+
+
+def available(names: Iterable[str], query: str) -> list[str]:
+    """Those of the metrics that ``ncu --query-metrics`` names (without their suffixes); all of them where it names none."""
+    there = {line.split()[0] for line in query.splitlines() if "__" in line.split(" ")[0]}
+    wanted = list(names)
+    return [name for name in wanted if name.split(".")[0] in there] if there else wanted
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Parameters like ``tile_n=208,stages=4``.
+
+    >>> parse_settings("tile_n=208,order=hilbert")
+    {'tile_n': 208, 'order': 'hilbert'}
+    """
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"{part}: must be NAME=VALUE")
+        found[name] = int(value) if value.lstrip("-").isdigit() else value
+    return found
+
+
+def configuration(problem: Problem, settings: str) -> GemmConfig:
+    """What the model chooses, with those parameters changed."""
+    from stridewright.codegen.select import select
+
+    return select(problem).replace(**parse_settings(settings)).require_valid()
+
+
+def launch_once(arguments: Namespace) -> int:
+    """What Nsight Compute looks at: the configurations, and cuBLASLt's first choice, each launched ``--launches`` times."""
+    from stridewright import Gemm
+    from stridewright.codegen import cublaslt, measure
+    from stridewright.codegen.gpu_values import random_buffers
+
+    m, n, k = (int(size) for size in arguments.shape.split(","))
+    buffers = [random_buffers(m, n, k, seed=seed) for seed in range(arguments.launches)]
+    stream = measure.timing_stream()
+    for settings in arguments.set:
+        if settings == "cublaslt":
+            algorithm = cublaslt.heuristics(m, n, k, most=1)[0]
+            launches = cublaslt.CublasLtGemm(m, n, k, algorithm).launches(buffers)
+        else:
+            config = configuration(Problem(m=m, n=n, k=k), settings)
+            launches = measure.gemm_launches(Gemm(m, n, k, config=config), buffers)
+        for launch in launches:
+            launch(stream)
+        stream.synchronize()
+    return 0
+
+
+def run(arguments: Namespace) -> int:
+    """``launch_once`` under Nsight Compute, for each configuration; the last launch of each counts."""
+    from .results import device_record, finite
+
+    tool = shutil.which("ncu")
+    if tool is None:
+        print("error: Nsight Compute (ncu) is not on the PATH", file=sys.stderr)
+        return 2
+    query = subprocess.run([tool, "--query-metrics"], capture_output=True, text=True, check=False).stdout
+    metrics = available([*TENSOR, *ALWAYS.values()], query)
+    rows: list[dict[str, Any]] = []
+    for shape in arguments.shape.split(";"):
+        for settings in arguments.set:
+            command = [tool, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
+            command += ["--metrics", ",".join(metrics)]
+            target = [sys.executable, str(PROGRAM), "launch_once", "--shape", shape, "--set", settings]
+            done = subprocess.run([*command, *target], capture_output=True, text=True, check=False)
+            row: dict[str, Any] = {"shape": shape, "settings": settings}
+            try:
+                row |= figures([one for one in parse(done.stdout) if one["kernel"] not in FILLING][-1])
+            except (ValueError, IndexError) as error:
+                row["error"] = f"{error}; {done.stderr[-500:]}"
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    write(arguments.json, finite({"device": device_record(), "metrics": metrics, "rows": rows}))
+    return sum("error" in row for row in rows)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The figures in a file of ``ncu --csv --page raw``, made by hand."""
+    return [figures(kernel) for kernel in parse(path.read_text(encoding="utf-8"))]
