@@ -224,14 +224,19 @@ def find(number: str) -> RungSpec:
 
 
 def gain(number: str) -> float | None:
-    """How much faster than the rung before the public source's was, as a ratio; None where that is not known.
+    """How much faster than the rung before the public source's was, as a ratio; None where the two figures are not of one
+    source, one shape and one type.
 
-    >>> round(gain("7"), 3)
-    1.112
+    >>> round(gain("7"), 3), gain("2")
+    (1.112, None)
     """
     place = RUNGS.index(find(number))
-    here, before = RUNGS[place].published, RUNGS[place - 1].published if place else None
-    return None if here is None or before is None else here / before
+    if place == 0:
+        return None
+    here, before = RUNGS[place], RUNGS[place - 1]
+    if here.published is None or before.published is None or here.published_note != before.published_note:
+        return None
+    return here.published / before.published
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,15 @@ from typing import Annotated
 
 import typer
 
-from . import cache_commands, draw_commands, gemm_commands, layout_commands, machine_commands, tune_commands
+from . import (
+    cache_commands,
+    draw_commands,
+    gemm_commands,
+    ladder_commands,
+    layout_commands,
+    machine_commands,
+    tune_commands,
+)
 from .output import bare_negative
 
 app = typer.Typer(
@@ -47,6 +55,7 @@ layout_commands.register(app)
 draw_commands.register(app)
 machine_commands.register(app)
 tune_commands.register(app)
+ladder_commands.register(app)
 cache_commands.register(app)
 
 

@@ -5,6 +5,7 @@ Takes plain records: what was measured, and by whom, is not known here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -55,7 +56,7 @@ def ratio_chart(
     Raises LayoutError for no bars, for a bar that is negative or not finite, and for more series than there are colours.
 
     >>> chart = ratio_chart([BarGroup("rung 1", [Bar("4096", 0.5)])], "ladder", "cuBLAS")
-    >>> chart.facts["rung 1 4096"]
+    >>> chart.facts["rung-1-4096"]
     '0.500'
     """
     series = list(dict.fromkeys(bar.series for one in groups for bar in one.bars))
@@ -66,7 +67,9 @@ def ratio_chart(
     for one in groups:
         for bar in one.bars:
             if not 0 <= bar.value < float("inf"):
-                raise LayoutError(f"{one.label}, {bar.series}: {bar.value} is no ratio; a bar has a finite one from 0 up")
+                raise LayoutError(
+                    f"{one.label}, {bar.series}: {bar.value} is no ratio; a bar has a finite one from 0 up"
+                )
     canvas = Canvas()
     canvas.text(0, 15, title, 15, "bold")
     y = 20.0
@@ -106,8 +109,13 @@ def ratio_chart(
         canvas.line(0, y + 7, 13, y + 7, kind)
         canvas.text(19, y + 10.5, meaning, 11, "faint")
         y += 18
-    facts = {f"{one.label} {bar.series}": f"{bar.value:.3f}" for one in groups for bar in one.bars}
+    facts = {_fact(one.label, bar.series): f"{bar.value:.3f}" for one in groups for bar in one.bars}
     return Drawing.of(title, canvas, _words(groups, title, reference, mark, notes), facts)
+
+
+def _fact(label: str, series: str) -> str:
+    """A name for the fact that XML takes as a part of an attribute's."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{label} {series}".lower()).strip("-")
 
 
 def _bar(canvas: Canvas, left: float, y: float, scale: float, one: BarGroup, bar: Bar, kind: str, edge: float) -> None:

@@ -1,0 +1,199 @@
+"""The Hopper ladder on the chip: every rung beside cuBLASLt's first choice, its counters, and its memory discipline.
+
+    python benchmarks/ladder_hopper.py speed --json benchmarks/results/ladder_hopper.json
+    python benchmarks/ladder_hopper.py counters --json benchmarks/results/ladder_hopper.json
+    python benchmarks/ladder_hopper.py sanitize --json benchmarks/results/ladder_hopper.json
+    python benchmarks/ladder_hopper.py once 4096 4096 4096
+
+``speed`` times each rung and cuBLASLt in turn at each size (square), checks every timed kernel against float64, and records device, driver,
+clocks and power. ``counters`` runs ``once`` under Nsight Compute and records, for each rung, how busy the tensor cores were and
+how much L2 served. ``sanitize`` runs ``once`` under compute-sanitizer's memcheck, initcheck and synccheck on ragged shapes.
+``once`` launches each rung once, into an output poisoned with NaN, checks it, and exits with 1 if one is wrong. Each mode adds its
+part to the file and leaves the others'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from stridewright.codegen.ladder import Rung, rungs
+
+RAGGED = ((257, 264, 200), (130, 515, 72), (1, 8, 8), (384, 777, 520))
+TOOLS = ("memcheck", "initcheck", "synccheck")
+# Cycles in which the tensor cores worked, under the names that Nsight Compute has had for it; the chip's list says which there is.
+TENSOR_METRICS = (
+    "sm__pipe_tensor_op_gmma_cycles_active",
+    "sm__pipe_tensor_cycles_active",
+    "sm__pipe_tensor_op_hmma_cycles_active",
+    "sm__inst_executed_pipe_tensor",
+)
+OTHER_METRICS = {
+    "l2_hit_percent": "lts__t_sector_hit_rate.pct",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "l2_to_sm_bytes": "lts__t_bytes_srcunit_tex.sum",
+    "shared_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "seconds": "gpu__time_duration.sum",
+}
+
+
+def chosen(sizes: tuple[int, int, int], numbers: list[str] | None) -> list[Rung]:
+    """The rungs of these numbers, or all."""
+    return [rung for rung in rungs(*sizes) if not numbers or rung.number in numbers]
+
+
+def speed(args: argparse.Namespace) -> dict[str, Any]:
+    """Every rung beside cuBLASLt at each size."""
+    from device_info import device_info
+
+    from stridewright.codegen import cublaslt
+    from stridewright.codegen.ladder_measure import RungResult, measure_ladder
+
+    def report(row: RungResult) -> None:
+        verdict = "right" if row.right else "WRONG"
+        print(
+            f"  {row.number:>2}  {row.title:<26}{row.tflops:7.1f} TFLOP/s  {row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})  {verdict}",
+            flush=True,
+        )
+
+    found = []
+    for size in args.sizes:
+        print(f"{size} cubed", flush=True)
+        result = measure_ladder(chosen((size, size, size), args.rungs), args.pairs, report)
+        print(f"  cuBLASLt {result.reference_tflops:.1f} TFLOP/s ({result.reference})", flush=True)
+        found.append(dataclasses.asdict(result))
+    return {"device": {**device_info(), "cublaslt": cublaslt.version()}, "speed": found}
+
+
+def once(args: argparse.Namespace) -> int:
+    """Launches each rung once and checks it; with ``--cublas`` cuBLASLt's first choice before them."""
+    import cupy
+
+    from stridewright.codegen.gpu_values import check_on_gpu, poison, random_buffers
+
+    m, n, k = args.shape
+    buffers = random_buffers(m, n, k)
+    launches: list[tuple[str, Any]] = []
+    if args.cublas:
+        from stridewright.codegen.cublaslt import CublasLtGemm, heuristics
+
+        reference = CublasLtGemm(m, n, k, heuristics(m, n, k, most=1)[0])
+        launches.append(("cuBLASLt", lambda: reference.launch(buffers.a, buffers.b, buffers.d)))
+    for rung in chosen((m, n, k), args.rungs):
+        bound = rung.bind(buffers.a, buffers.b, buffers.d)
+        launches.append((rung.number, bound.launch))
+    wrong = []
+    for name, launch in launches:
+        poison(buffers.d)
+        cupy.cuda.Device().synchronize()
+        cupy.cuda.profiler.start()
+        launch()
+        cupy.cuda.Device().synchronize()
+        cupy.cuda.profiler.stop()
+        check = check_on_gpu(buffers)
+        print(f"{name}: {'right' if check.passed else 'WRONG: ' + check.worst}", flush=True)
+        if not check.passed:
+            wrong.append(name)
+    return 1 if wrong else 0
+
+
+def counters(args: argparse.Namespace) -> dict[str, Any]:
+    """Nsight Compute's counters of each rung, of the one launch that ``once`` makes."""
+    ncu = tool("ncu")
+    listed = subprocess.run([ncu, "--query-metrics"], check=True, capture_output=True, text=True).stdout
+    names = {line.split()[0] for line in listed.splitlines() if line.strip()}
+    tensor = next((name for name in TENSOR_METRICS if name in names), None)
+    metrics = dict(OTHER_METRICS)
+    if tensor is not None:
+        metrics["tensor_active_percent"] = f"{tensor}.avg.pct_of_peak_sustained_active"
+    metrics = {what: name for what, name in metrics.items() if name.split(".")[0] in names}
+    made: dict[str, Any] = {"metrics": metrics, "sizes": []}
+    for size in args.sizes:
+        # The chip's clocks are left as they are, and units are not scaled.
+        command = [ncu, "--csv", "--clock-control", "none", "--print-units", "base", "--profile-from-start", "off"]
+        command += ["--metrics", ",".join(metrics.values())]
+        command += [sys.executable, __file__, "once", *[str(size)] * 3, "--cublas"]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode:
+            sys.exit(f"ncu ended with {run.returncode}:\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
+        rows = by_launch(run.stdout, metrics)
+        numbers = ["cuBLASLt"] * (len(rows) - len(rungs())) + [rung.number for rung in rungs()]
+        for number, row in zip(numbers, rows, strict=True):
+            print(f"  {size}  {number:>8}  {row}", flush=True)
+        made["sizes"].append({"size": size, "rows": [{"number": n, **r} for n, r in zip(numbers, rows, strict=True)]})
+    return {"counters": made}
+
+
+def by_launch(text: str, metrics: dict[str, str]) -> list[dict[str, Any]]:
+    """The counters of each launch, in order, from ncu's CSV: a line for each launch and metric."""
+    start = text.index('"ID"')
+    found: dict[int, dict[str, Any]] = {}
+    names = {metric: what for what, metric in metrics.items()}
+    for line in csv.DictReader(io.StringIO(text[start:])):
+        if not (line["ID"] or "").isdigit() or line["Metric Name"] not in names:
+            continue
+        row = found.setdefault(int(line["ID"]), {"kernel": line["Kernel Name"]})
+        row[names[line["Metric Name"]]] = [float(line["Metric Value"].replace(",", "")), line["Metric Unit"]]
+    return [found[number] for number in sorted(found)]
+
+
+def sanitize(args: argparse.Namespace) -> dict[str, Any]:
+    """compute-sanitizer's verdicts on every rung."""
+    program = tool("compute-sanitizer")
+    rows = []
+    for shape in RAGGED:
+        for checker in TOOLS:
+            command = [program, "--tool", checker, "--error-exitcode", "99", sys.executable, __file__, "once"]
+            run = subprocess.run([*command, *map(str, shape)], capture_output=True, text=True)
+            summary = [line for line in run.stdout.splitlines() if "ERROR SUMMARY" in line]
+            clean = run.returncode == 0 and any("0 errors" in line for line in summary)
+            print(f"{checker} {shape}: {'clean' if clean else 'NOT CLEAN'} {summary}", flush=True)
+            if not clean:
+                print(run.stdout[-3000:], run.stderr[-2000:], flush=True)
+            rows.append({"tool": checker, "shape": shape, "clean": clean, "status": run.returncode})
+    return {"sanitize": rows}
+
+
+def tool(name: str) -> str:
+    """Where a program of the CUDA toolkit lies; ends the program, naming it, where it is not installed."""
+    for place in (name, f"/usr/local/cuda/bin/{name}"):
+        found = shutil.which(place)
+        if found:
+            return found
+    sys.exit(f"{name} is not installed; it comes with the CUDA toolkit")
+
+
+def main() -> None:
+    """Run one mode and add its part to the JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    for name, sizes in (("speed", [2048, 4096, 8192]), ("counters", [4096]), ("sanitize", [])):
+        mode = modes.add_parser(name)
+        mode.add_argument("--json", type=Path)
+        mode.add_argument("--sizes", type=int, nargs="+", default=sizes)
+        mode.add_argument("--rungs", nargs="+")
+        mode.add_argument("--pairs", type=int, default=15)
+    mode = modes.add_parser("once")
+    mode.add_argument("shape", type=int, nargs=3)
+    mode.add_argument("--rungs", nargs="+")
+    mode.add_argument("--cublas", action="store_true")
+    args = parser.parse_args()
+    if args.mode == "once":
+        sys.exit(once(args))
+    made = {"speed": speed, "counters": counters, "sanitize": sanitize}[args.mode](args)
+    if args.json is not None:
+        kept = json.loads(args.json.read_text(encoding="utf-8")) if args.json.exists() else {}
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps({**kept, **made}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
