@@ -15,9 +15,7 @@ part to the file and leaves the others'.
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
-import io
 import json
 import shutil
 import subprocess
@@ -29,20 +27,6 @@ from stridewright.codegen.ladder import Rung, rungs
 
 RAGGED = ((257, 264, 200), (130, 515, 72), (1, 8, 8), (384, 777, 520))
 TOOLS = ("memcheck", "initcheck", "synccheck")
-# Cycles in which the tensor cores worked, under the names that Nsight Compute has had for it; the chip's list says which there is.
-TENSOR_METRICS = (
-    "sm__pipe_tensor_op_gmma_cycles_active",
-    "sm__pipe_tensor_cycles_active",
-    "sm__pipe_tensor_op_hmma_cycles_active",
-    "sm__inst_executed_pipe_tensor",
-)
-OTHER_METRICS = {
-    "l2_hit_percent": "lts__t_sector_hit_rate.pct",
-    "dram_read_bytes": "dram__bytes_read.sum",
-    "l2_to_sm_bytes": "lts__t_bytes_srcunit_tex.sum",
-    "shared_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-    "seconds": "gpu__time_duration.sum",
-}
 
 
 def chosen(sizes: tuple[int, int, int], numbers: list[str] | None) -> list[Rung]:
@@ -52,9 +36,8 @@ def chosen(sizes: tuple[int, int, int], numbers: list[str] | None) -> list[Rung]
 
 def speed(args: argparse.Namespace) -> dict[str, Any]:
     """Every rung beside cuBLASLt at each size."""
-    from device_info import device_info
+    from hopper_bench.results import device_record
 
-    from stridewright.codegen import cublaslt
     from stridewright.codegen.ladder_measure import RungResult, measure_ladder
 
     def report(row: RungResult) -> None:
@@ -70,7 +53,7 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
         result = measure_ladder(chosen((size, size, size), args.rungs), args.pairs, report)
         print(f"  cuBLASLt {result.reference_tflops:.1f} TFLOP/s ({result.reference})", flush=True)
         found.append(dataclasses.asdict(result))
-    return {"device": {**device_info(), "cublaslt": cublaslt.version()}, "speed": found}
+    return {"device": device_record(), "speed": found}
 
 
 def once(args: argparse.Namespace) -> int:
@@ -94,7 +77,7 @@ def once(args: argparse.Namespace) -> int:
     for name, launch in launches:
         poison(buffers.d)
         cupy.cuda.Device().synchronize()
-        cupy.cuda.profiler.start()
+        cupy.cuda.profiler.start()  # what Nsight Compute looks at
         launch()
         cupy.cuda.Device().synchronize()
         cupy.cuda.profiler.stop()
@@ -106,43 +89,28 @@ def once(args: argparse.Namespace) -> int:
 
 
 def counters(args: argparse.Namespace) -> dict[str, Any]:
-    """Nsight Compute's counters of each rung, of the one launch that ``once`` makes."""
+    """Nsight Compute's counters of each rung and of cuBLASLt, of the one launch that ``once`` makes of each."""
+    from hopper_bench.counters import ALWAYS, TENSOR, available, figures, parse
+
     ncu = tool("ncu")
-    listed = subprocess.run([ncu, "--query-metrics"], check=True, capture_output=True, text=True).stdout
-    names = {line.split()[0] for line in listed.splitlines() if line.strip()}
-    tensor = next((name for name in TENSOR_METRICS if name in names), None)
-    metrics = dict(OTHER_METRICS)
-    if tensor is not None:
-        metrics["tensor_active_percent"] = f"{tensor}.avg.pct_of_peak_sustained_active"
-    metrics = {what: name for what, name in metrics.items() if name.split(".")[0] in names}
-    made: dict[str, Any] = {"metrics": metrics, "sizes": []}
+    query = subprocess.run([ncu, "--query-metrics"], check=False, capture_output=True, text=True).stdout
+    metrics = available([*TENSOR, *ALWAYS.values()], query)
+    found = []
     for size in args.sizes:
         # The chip's clocks are left as they are, and units are not scaled.
-        command = [ncu, "--csv", "--clock-control", "none", "--print-units", "base", "--profile-from-start", "off"]
-        command += ["--metrics", ",".join(metrics.values())]
+        command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
+        command += ["--profile-from-start", "off", "--metrics", ",".join(metrics)]
         command += [sys.executable, __file__, "once", *[str(size)] * 3, "--cublas"]
-        run = subprocess.run(command, capture_output=True, text=True)
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
             sys.exit(f"ncu ended with {run.returncode}:\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
-        rows = by_launch(run.stdout, metrics)
+        rows = [figures(kernel) for kernel in parse(run.stdout)]
+        # cuBLASLt comes first, and may take more than one kernel.
         numbers = ["cuBLASLt"] * (len(rows) - len(rungs())) + [rung.number for rung in rungs()]
-        for number, row in zip(numbers, rows, strict=True):
-            print(f"  {size}  {number:>8}  {row}", flush=True)
-        made["sizes"].append({"size": size, "rows": [{"number": n, **r} for n, r in zip(numbers, rows, strict=True)]})
-    return {"counters": made}
-
-
-def by_launch(text: str, metrics: dict[str, str]) -> list[dict[str, Any]]:
-    """The counters of each launch, in order, from ncu's CSV: a line for each launch and metric."""
-    start = text.index('"ID"')
-    found: dict[int, dict[str, Any]] = {}
-    names = {metric: what for what, metric in metrics.items()}
-    for line in csv.DictReader(io.StringIO(text[start:])):
-        if not (line["ID"] or "").isdigit() or line["Metric Name"] not in names:
-            continue
-        row = found.setdefault(int(line["ID"]), {"kernel": line["Kernel Name"]})
-        row[names[line["Metric Name"]]] = [float(line["Metric Value"].replace(",", "")), line["Metric Unit"]]
-    return [found[number] for number in sorted(found)]
+        found.append({"size": size, "rows": [{"number": n, **row} for n, row in zip(numbers, rows, strict=True)]})
+        for row in found[-1]["rows"]:
+            print(f"  {size}  {row}", flush=True)
+    return {"counters": found}
 
 
 def sanitize(args: argparse.Namespace) -> dict[str, Any]:
