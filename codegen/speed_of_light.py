@@ -242,7 +242,7 @@ class SpeedOfLight:
             f"At least {floor.us:.2f} us: {floor.compute_us:.2f} at peak, {floor.memory_us:.2f} to move A, B and D once.",
             f"A tile has {self.tile_intensity:.1f} flop/byte: at most {self.tile_bound_tflops:.0f} TFLOP/s if its operands came "
             "from memory; L2 must give the rest.",
-            f"{waves.count:.2f} waves, {waves.last} tiles in the last: {waves.used:.0%} of the SMs' turns is used. In whole tiles, or "
+            f"{waves.count:.2f} waves, {waves.last} tiles in the last: {waves.used:.1%} of the SMs' turns is used. In whole tiles, or "
             f"equal shares where K is divided, {self.quantised_us:.2f} us at peak.",
             f"Order {self.order}: {self.panels:.1f} panels of A and B for each window of {self.at_once} tiles.",
         ]

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from . import (
+    bench_commands,
     cache_commands,
     draw_commands,
     gemm_commands,
@@ -57,6 +58,7 @@ machine_commands.register(app)
 tune_commands.register(app)
 ladder_commands.register(app)
 cache_commands.register(app)
+bench_commands.register(app)
 
 
 def main() -> None:

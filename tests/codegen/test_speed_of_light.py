@@ -112,7 +112,7 @@ def test_report_of_a_plain_configuration() -> None:
     # Four turns where 3.88 would do.
     assert light.quantised_us / light.floor.compute_us == pytest.approx(4 / (512 / 132))
     text = "\n".join(light.lines())
-    for shown in ("989 TFLOP/s", "ridge 295", "85.3 flop/byte", "286 TFLOP/s", "3.88 waves, 116 tiles", "97%"):
+    for shown in ("989 TFLOP/s", "ridge 295", "85.3 flop/byte", "286 TFLOP/s", "3.88 waves, 116 tiles", "97.0%"):
         assert shown in text
 
 
