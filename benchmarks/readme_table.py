@@ -1,28 +1,143 @@
-"""README's numbers, made from the recorded results.
+"""README's numbers and chart, made from the recorded results.
 
     python benchmarks/readme_table.py            # print them
-    python benchmarks/readme_table.py --write    # put them into README.md
+    python benchmarks/readme_table.py --write    # put them into README.md, and the chart beside the results
 
-A test compares README.md with what this prints, so no number in it is written by hand.
+A test compares README.md with what this prints, so no number in it is written by hand. What was not measured yet has no
+place in it: each part is made from its own file of results, if that is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from hopper_bench.summary import entry_of, mean, summary, untuned_of_tuned, without
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+CHART = "hopper_shapes.svg"
 BEGIN = "<!-- numbers: made by benchmarks/readme_table.py -->"
 END = "<!-- end of numbers -->"
 
 
-def numbers() -> str:
+def _read(results: Path, name: str) -> dict[str, Any] | None:
+    path = results / f"{name}.json"
+    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return found
+
+
+def numbers(results: Path = RESULTS) -> str:
     """The block between the markers, as Markdown."""
-    speed = json.loads((RESULTS / "gemm_hopper_speed.json").read_text(encoding="utf-8"))
-    check = json.loads((RESULTS / "gemm_hopper_check.json").read_text(encoding="utf-8"))
+    shapes = _read(results, "hopper_shapes")
+    parts = [_speed(results) if shapes is None else _shapes(shapes, _read(results, "hopper_random_shapes"))]
+    parts += [part for part in (_host(results), _right(results)) if part]
+    return "\n\n".join(parts)
+
+
+# ---- the thirty shapes ------------------------------------------------------------------------------------------------
+
+
+def _shapes(found: dict[str, Any], random: dict[str, Any] | None) -> str:
+    rows = found["rows"]
+    device = found["runs"][rows[-1]["run"]]["device"]
+    tuned, untuned = summary(rows, "tuned"), summary(rows, "untuned")
+    lines = [
+        f"Measured on one {device['name']} (driver {device['driver_version']}, NVRTC {device['nvrtc']}, cuBLASLt "
+        f"{device['cublaslt']}, {device['date'][:10]}): CUDA graphs over random normal buffers larger together than twice the L2 "
+        "cache, in turns; every timed result checked. Ratios are cuBLASLt's time over ours, the median of "
+        f"{rows[-1]['rounds']} turns with its 95 % interval: to its heuristic's first choice, and to the fastest of its list. "
+        f"Made by `benchmarks/hopper_shapes.py`; chart: [`{CHART}`](benchmarks/results/{CHART}).",
+        "",
+        "| geometric mean | to the first choice | to the best | untuned, to the first choice |",
+        "|---|---|---|---|",
+        f"| {len(rows)} shapes | {mean(tuned.first.values()):.3f} | {mean(tuned.best.values()):.3f} | {mean(untuned.first.values()):.3f} |",
+        f"| without `odd` | {mean(without(tuned.first).values()):.3f} | {mean(without(tuned.best).values()):.3f} "
+        f"| {mean(without(untuned.first).values()):.3f} |",
+    ]
+    if tuned.sustained_first:
+        alone = summary(rows, "untuned").sustained_first
+        lines.append(
+            f"| {len(tuned.sustained_first)} compute-bound shapes, each alone, sustained | {mean(tuned.sustained_first.values()):.3f} "
+            f"| {mean(tuned.sustained_best.values()):.3f} | {mean(alone.values()):.3f} |"
+        )
+    lines += ["", *_shares(rows, random), ""]
+    lines += [
+        "| shape | M, N, K | us | TFLOP/s | to the first choice | to the best | untuned | configuration |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_shape_row(row) for row in rows),
+    ]
+    return "\n".join(lines)
+
+
+def _shares(rows: list[dict[str, Any]], random: dict[str, Any] | None) -> list[str]:
+    listed = untuned_of_tuned(rows)
+    text = f"What the model chooses untuned reaches {mean(listed.values()):.3f} of the tuned speed on these"
+    if random is not None and random["rows"]:
+        others = untuned_of_tuned(random["rows"])
+        text += f", and {mean(others.values()):.3f} on {len(others)} other shapes drawn at random"
+    return [text + " (geometric means)."]
+
+
+def _shape_row(row: dict[str, Any]) -> str:
+    ours, untuned = entry_of(row, "tuned"), entry_of(row, "untuned")
+    sizes = f"{row['m']}, {row['n']}, {row['k']}"
+    if ours is None or not ours["to_first"]:
+        return f"| {row['key']} | {sizes} | | | | | | |"
+    chosen = f"{untuned['to_first']['ratio']:.3f}" if untuned is not None else ""
+    way = ", dependent launch" if ours["dependent"] else ""
+    return (
+        f"| {row['key']} | {sizes} | {ours['us']:.2f} | {ours['tflops']:.0f} | {_ratio(ours['to_first'])} | {_ratio(ours['to_best'])} "
+        f"| {chosen} | `{ours['detail']}`{way} |"
+    )
+
+
+def _ratio(pairs: dict[str, Any]) -> str:
+    return f"{pairs['ratio']:.3f} ({pairs['low']:.3f} to {pairs['high']:.3f})"
+
+
+def chart(results: Path = RESULTS) -> str | None:
+    """The chart of the shapes as an SVG document; None where they were not measured."""
+    found = _read(results, "hopper_shapes")
+    if found is None:
+        return None
+    from stridewright.layout.draw.chart import Bar, BarGroup, ratio_chart
+
+    device = found["runs"][found["rows"][-1]["run"]]["device"]
+    groups = []
+    for row in found["rows"]:
+        bars = []
+        for label, series, which in (
+            ("tuned", "tuned, to cuBLASLt's first choice", "to_first"),
+            ("tuned", "tuned, to the best of its list", "to_best"),
+            ("untuned", "untuned, to its first choice", "to_first"),
+        ):
+            entry = entry_of(row, label)
+            if entry is not None and entry[which]:
+                pairs = entry[which]
+                tip = f"{entry['us']:.2f} us, {entry['tflops']:.0f} TFLOP/s, {entry['detail']}"
+                bars.append(Bar(series, pairs["ratio"], pairs["low"], pairs["high"], tip))
+        if bars:
+            groups.append(BarGroup(f"{row['key']}  {row['m']} x {row['n']} x {row['k']}", bars))
+    notes = [
+        f"{device['name']}, driver {device['driver_version']}, cuBLASLt {device['cublaslt']}, {device['date'][:10]}",
+        "bf16, D = A B^T; medians over turns with their 95 % intervals; right of the dashed line ours is faster",
+    ]
+    drawn = ratio_chart(groups, "Speed beside cuBLASLt, shape by shape", "cuBLASLt's time", notes=notes)
+    return drawn.svg() + "\n"
+
+
+# ---- what was measured before -----------------------------------------------------------------------------------------
+
+
+def _speed(results: Path) -> str:
+    speed = _read(results, "gemm_hopper_speed")
+    assert speed is not None
     device = speed["device"]
     lines = [
         f"Measured on one {device['name']} (driver {device['driver_version']}, NVRTC {device['nvrtc']}, {device['date'][:10]}), "
@@ -33,16 +148,6 @@ def numbers() -> str:
         "|---|---|---|---|",
     ]
     lines += [_row(row) for row in _first_of_each_shape(speed["rows"])]
-    passed = sum(row["passed"] for row in check["rows"])
-    configurations = len({row["config"] for row in check["rows"]})
-    worst = max(row["relative_error"] for row in check["rows"])
-    exact = [row["bit_exact"] for row in check["rows"] if row["bit_exact"] is not None]
-    lines += [
-        "",
-        f"Right on the same GPU: {passed} of {len(check['rows'])} runs over {configurations} configurations, largest relative "
-        f"error {worst:.2g} (bf16 rounding alone allows up to {2**-8:.2g}); {sum(exact)} of {len(exact)} runs on small "
-        "integers bit for bit. Recorded in `benchmarks/results/`.",
-    ]
     return "\n".join(lines)
 
 
@@ -58,6 +163,52 @@ def _row(row: dict[str, Any]) -> str:
     shape = " x ".join(str(size) for size in row["shape"])
     low, high = row["ratio_range"]
     return f"| {shape} | {row['ours_tflops']:.0f} | {row['ratio_to_cublas']:.3f} ({low:.3f} to {high:.3f}) | `{row['config']}` |"
+
+
+# ---- the host, and whether it is right --------------------------------------------------------------------------------
+
+
+def _host(results: Path) -> str:
+    """Host time of a call and cold starts, in a sentence each."""
+    found = []
+    host, cold = _read(results, "hopper_host"), _read(results, "hopper_cold")
+    if host is not None:
+        us = {row["way"]: row["us"] for row in host["rows"]}
+        text = f"A bound launch takes {us['bound launch']:.1f} us of the host's time, `gemm()` into a given output {us['gemm(), out given']:.1f}"
+        if "torch.mm, out given" in us:
+            text += f"; `torch.mm`, in turns with them, {us['torch.mm, out given']:.1f}"
+        found.append(text + ".")
+    if cold is not None:
+        empty, warm = (cold["median"][name] for name in ("empty cache", "from the cache"))
+        found.append(
+            f"From nothing to the first right result of {cold['shape'].replace(',', ' x ')}: {empty['seconds']:.2f} s with an empty "
+            f"cache, {1000 * warm['seconds']:.0f} ms from it (of these {1000 * warm['import_seconds']:.0f} ms to import the package; "
+            "making the CUDA context not counted)."
+        )
+    return " ".join(found)
+
+
+def _right(results: Path) -> str:
+    """How much was found right."""
+    found = []
+    check, pairs = _read(results, "gemm_hopper_check"), _read(results, "hopper_pairs")
+    if check is not None:
+        passed = sum(row["passed"] for row in check["rows"])
+        configurations = len({row["config"] for row in check["rows"]})
+        worst = max(row["relative_error"] for row in check["rows"])
+        exact = [row["bit_exact"] for row in check["rows"] if row["bit_exact"] is not None]
+        found.append(
+            f"Right on the same GPU: {passed} of {len(check['rows'])} runs over {configurations} configurations, largest relative "
+            f"error {worst:.2g} (bf16 rounding alone allows up to {2**-8:.2g}); {sum(exact)} of {len(exact)} runs on small "
+            "integers bit for bit."
+        )
+    if pairs is not None:
+        found.append(
+            f"Of {pairs['pairs']} random pairs of shape and configuration, over {pairs['kernels']} kernels with every feature, "
+            f"{pairs['passed']} were right, into outputs full of NaN; {pairs['bit_equal']} of them, all but those that add in the "
+            "order of arrival, gave the same bits twice."
+        )
+    return " ".join([*found, "Recorded in `benchmarks/results/`."]) if found else ""
 
 
 def with_numbers(text: str) -> str:
@@ -77,6 +228,9 @@ def main() -> None:
     if parser.parse_args().write:
         readme = ROOT / "README.md"
         readme.write_text(with_numbers(readme.read_text(encoding="utf-8")), encoding="utf-8")
+        drawn = chart()
+        if drawn is not None:
+            (RESULTS / CHART).write_text(drawn, encoding="utf-8")
     else:
         print(numbers())
 
