@@ -17,6 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import ladder_chart
 from hopper_bench.summary import entry_of, mean, summary, untuned_of_tuned, without
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,6 +38,9 @@ def numbers(results: Path = RESULTS) -> str:
     shapes = _read(results, "hopper_shapes")
     parts = [_speed(results) if shapes is None else _shapes(shapes, _read(results, "hopper_random_shapes"))]
     parts += [part for part in (_host(results), _right(results)) if part]
+    ladder = ladder_chart.lines(results / ladder_chart.RECORD.name)
+    if ladder:
+        parts.append("\n".join(ladder))
     return "\n\n".join(parts)
 
 
