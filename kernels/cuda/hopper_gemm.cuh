@@ -50,6 +50,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
             at.advance();
         }
     }
+    if (CLUSTER_SIZE > 1) ring.drain(at);
 }
 
 // Multiplies one slot: TILE_K of the sum for M_BLOCKS blocks of 64 rows. `first` starts the sum instead of adding to it.
@@ -162,10 +163,5 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         const Output output = {&tensor_map_d, &tensor_map_d_tail, d, d_row_stride};
         const PartialSums partial_sums(partials, counters, scheduler, output, consumer, m, n);
         consume(Epilogue(output, shared, consumer, m, n), partial_sums, tiles, ring, scheduler, consumer);
-    }
-
-    if (CLUSTER_SIZE > 1) {
-        __syncwarp();
-        cluster_sync_relaxed();    // a CTA's shared memory must outlive what its peers still write to it
     }
 }
