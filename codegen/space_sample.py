@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from stridewright.kernels.config import Epilogue, GemmConfig, Split
+from stridewright.kernels.config import Epilogue, GemmConfig, Problem, Split
 
 from . import space
 
@@ -70,7 +70,7 @@ def draw(seed: int, arch: str = "sm_90a") -> Iterator[GemmConfig]:
     True
     """
     dice = random.Random(seed)
-    sized = space.Problem(m=_SIDE, n=_SIDE, k=_SIDE)
+    sized = Problem(m=_SIDE, n=_SIDE, k=_SIDE)
     base = GemmConfig(arch=arch, problem=sized)
     while True:
         kind, consumers = dice.choice(space.SCHEDULES)
@@ -101,7 +101,7 @@ def draw(seed: int, arch: str = "sm_90a") -> Iterator[GemmConfig]:
             continue
         config = config.replace(stages=min(most, dice.choice((2, 3, 4, dice.randint(4, 12)))))
         if not config.violations():
-            yield config.replace(problem=space.Problem())
+            yield config.replace(problem=Problem())
 
 
 @lru_cache(maxsize=4)
