@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stridewright.kernels import ladder
+from stridewright.kernels.config import Epilogue, GemmConfig, Problem
 from stridewright.kernels.hopper import ELEMENT_BYTES
 from stridewright.kernels.ladder import RUNGS, RungDerivation, RungSpec
 from stridewright.kernels.orders import packed_table
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .emulator import Progress
     from .ladder_bind import BoundRung
     from .launch import LoadedKernel
+    from .tuned import Tuned
 
 KERNEL_NAME = "stridewright_ladder"
 """The extern "C" name of every rung's kernel but the last."""
@@ -95,7 +97,8 @@ class Rung:
 
     def __init__(self, spec: RungSpec, m: int, n: int, k: int):
         self.spec = spec
-        self.problem = Gemm(m, n, k)  # refuses sizes that no kernel takes, and checks operands
+        # Refuses sizes that no kernel takes, and checks operands; with a configuration given, none is searched for.
+        self.problem = Gemm(m, n, k, config=GemmConfig(epilogue=Epilogue(store="direct")))
         self.m, self.n, self.k = self.problem.m, self.problem.n, self.problem.k
 
     def __repr__(self) -> str:
@@ -342,12 +345,21 @@ class Rung:
 
 
 class ProductRung(Rung):
-    """The last rung: the product's kernel, in the configuration that it chooses for the problem."""
+    """The last rung: the product's kernel, in the configuration that was fastest for the problem where that was measured (``tuned``),
+    else in the one that the model chooses.
+    """
 
-    @property
+    @cached_property
+    def tuned(self) -> Tuned | None:
+        """What is known from measuring."""
+        from .tuned import lookup
+
+        return lookup(Problem(m=self.m, n=self.n, k=self.k), arch=ladder.ARCH)
+
+    @cached_property
     def gemm(self) -> Gemm:
         """The product's kernel for the problem."""
-        return self.problem
+        return Gemm(self.m, self.n, self.k, config=None if self.tuned is None else self.tuned.config)
 
     @cached_property
     def source(self) -> str:
@@ -361,8 +373,8 @@ class ProductRung(Rung):
 
     @property
     def configuration(self) -> str:
-        """The configuration's name."""
-        return self.gemm.config.name
+        """The configuration's name, and whether it was tuned."""
+        return self.gemm.config.name + (", tuned" if self.tuned is not None else "")
 
     @property
     def threads(self) -> int:
@@ -374,8 +386,8 @@ class ProductRung(Rung):
         return self.gemm.grid(sms)
 
     def bind(self, a: Any, b: Any, out: Any = None) -> Any:
-        """The product's own bound launch, with the same calls."""
-        return self.gemm.bind(a, b, out)
+        """The product's own bound launch, with the same calls; dependent on the launch before it where that was faster when tuned."""
+        return self.gemm.bind(a, b, out, dependent=self.tuned is not None and self.tuned.dependent)
 
     def emulate(
         self,

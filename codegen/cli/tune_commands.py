@@ -131,6 +131,10 @@ def tune(
     2: refused input, or no GPU; 130: interrupted.
     """
     given = _given_shapes(m, n, k, shapes)
+    if not seconds > 0:
+        raise ValueError(f"--seconds {seconds:g}: must be above 0")
+    if most is not None and most < 1:
+        raise ValueError(f"--most {most}: must be at least 1")
     wanted = arch or _device_arch()
     problems = [(name, _problem(sizes, dtype)) for name, *sizes in given]
     if dry_run:

@@ -127,6 +127,8 @@ class Cta:
         self.free_registers = 0
         self.register_waiters: list[Gang] = []
         self.races: Any = None
+        self.launch_refused = False
+        """Whether a thread has seen that a clusterlaunchcontrol.try_cancel failed."""
         self.tensor: Any = None
         """Its tensor memory and what tcgen05 has in flight (tensor_state.py), from the first tcgen05 instruction on."""
 
@@ -190,6 +192,12 @@ class Cta:
         return len(np.unique(np.flatnonzero(self.alive) // 32))
 
 
+def cluster_origin(launch: Launch, number: int) -> tuple[int, int, int]:
+    """The first block of a cluster of the grid."""
+    (x, y, z), (nx, ny, _) = launch.cluster, (g // c for g, c in zip(launch.grid, launch.cluster, strict=True))
+    return number % nx * x, number // nx % ny * y, number // (nx * ny) * z
+
+
 class Cluster:
     """The blocks of one cluster, and their common barrier."""
 
@@ -197,12 +205,11 @@ class Cluster:
         shape = launch.cluster
         self.size = shape[0] * shape[1] * shape[2]
         self.number = number
-        grid = tuple(g // c for g, c in zip(launch.grid, shape, strict=True))
-        origin = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
+        origin = cluster_origin(launch, number)
         self.ctas: list[Cta] = []
         for rank in range(self.size):
             inner = (rank % shape[0], rank // shape[0] % shape[1], rank // (shape[0] * shape[1]))
-            ctaid = tuple(o * s + i for o, s, i in zip(origin, shape, inner, strict=True))
+            ctaid = tuple(o + i for o, i in zip(origin, inner, strict=True))
             self.ctas.append(make(launch, machine, self, rank, ctaid))
         self.phase = 0
         self.arrived = 0

@@ -224,6 +224,23 @@ class Gang:
 
         Returns the new gang, or None if there is none to make. All parts meet again where this gang itself would end.
         """
+        running, waiting = self._parts()
+        if waiting is None or self.join == self.stop:
+            return None
+        join, children = self.join, running
+        self.direct = self.direct or len(self.arrived) > 1
+        self._merge()
+        new = self.child(waiting, join, self.stop)
+        for child in children:
+            child.stop = self.stop
+        self.children = [*children, new]
+        self.arrived, self.direct = [], False
+        self.join = self.pc = self.stop
+        self.open = len(self.children)
+        return new
+
+    def _parts(self) -> tuple[list[Gang], Any]:
+        """Children that have not come to the join, and the threads that wait there; None if it is nobody, or warps are divided."""
         running = [child for child in self.children if child not in self.arrived and not child.ended]
         every = np.ones(self.width, np.bool_) if self.mask is None else self.mask
         busy = np.zeros(self.width, np.bool_)
@@ -234,19 +251,30 @@ class Gang:
         shared = np.pad(waiting, (0, pad)).reshape(-1, 32).any(axis=1) & np.pad(busy, (0, pad)).reshape(-1, 32).any(
             axis=1
         )
-        if not running or not waiting.any() or shared.any() or self.join == self.stop:
-            return None
-        direct, arrived, join, children = self.direct, self.arrived, self.join, running
-        self.direct = direct or len(arrived) > 1
+        return running, None if not running or not waiting.any() or shared.any() else waiting
+
+    def hoist(self) -> bool:
+        """Where the join is also the end of this gang, its waiting warps have come to the parent's join; its children become the parent's.
+
+        Returns whether that was so; this gang has ended then.
+        """
+        parent = self.parent
+        if parent is None or self.join != self.stop or parent.join != self.stop:
+            return False
+        running, waiting = self._parts()
+        if waiting is None:
+            return False
+        self.direct = self.direct or len(self.arrived) > 1
         self._merge()
-        new = self.child(waiting, join, self.stop)
-        for child in children:
-            child.stop = self.stop
-        self.children = [*children, new]
-        self.arrived, self.direct = [], False
-        self.join = self.pc = self.stop
-        self.open = len(self.children)
-        return new
+        for child in running:
+            # What this gang wrote before it divided is the children's too.
+            child.parent, child.start = parent, self.start
+        self.mask, self.warps_cache = waiting, None
+        self.ended, self.open = True, 0
+        parent.children = [*(child for child in parent.children if child is not self), *running, self]
+        parent.arrived.append(self)
+        parent.open += len(running) - 1
+        return True
 
     def finish_child(self, child: Gang, exited: bool) -> bool:
         """A child has come to the join, or its threads have exited. Returns whether the parent may go on (or end: mask empty)."""

@@ -114,7 +114,10 @@ _BULK_WORDS = frozenset(
 
 
 def _tensor(e: Emitter, i: Instruction, parts: tuple[str, ...], reduction: str | None) -> None:
-    extra = set(parts) - _BULK_WORDS - {"1d", "2d", "3d", "4d", "5d"}
+    group = next((int(part[-1]) for part in parts if part in ("cta_group::1", "cta_group::2")), 0)
+    if group and not e.module.target.startswith(("sm_100", "sm_101", "sm_103", "sm_110")):
+        e.unsupported(f".cta_group for the target {e.module.target}")
+    extra = set(parts) - _BULK_WORDS - {"1d", "2d", "3d", "4d", "5d", "cta_group::1", "cta_group::2"}
     if extra:
         e.unsupported(f"modifier .{sorted(extra)[0]}")
     operands = list(i.operands)
@@ -135,7 +138,7 @@ def _tensor(e: Emitter, i: Instruction, parts: tuple[str, ...], reduction: str |
         e.unsupported()
     e.line(
         f"tensor_load(g, {e.mask}, {e.address(target, 32)}, {e.address(tensor, 64)}, ({_coordinates(e, tensor)}), "
-        f"{e.address(barrier, 32)}, {multicast})"
+        f"{e.address(barrier, 32)}, {multicast}, {group})"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .emit import FLOATS, SIGNED_TYPES, TABLE, Emit, Emitter, bits_of, instruction
 from .ptx import Instruction
-from .ptx_operands import Bracket, Call, Pair, Register, Symbol, Vector
+from .ptx_operands import Bracket, Call, Operand, Pair, Register, Symbol, Vector
 
 INTEGER_TYPES = ("u16", "s16", "u32", "s32", "u64", "s64", "b16", "b32", "b64")
 
@@ -376,6 +376,9 @@ def _mov(e: Emitter, i: Instruction) -> None:
     kind = i.parts[-1]
     width = bits_of(kind)
     target, source = i.operands
+    if width == 128:
+        _mov_pair(e, target, source)
+        return
     if isinstance(target, Vector):
         names = [e.name() for _ in target.items]
         e.line(f"{', '.join(names)} = unpack({e.use(source, width)}, {width}, {len(names)})")
@@ -395,6 +398,23 @@ def _mov(e: Emitter, i: Instruction) -> None:
         e.line(f"R[{target.slot}] = share(R[{source.slot}])")
         return
     e.put(target, e.use(source, width, kind), width)
+
+
+def _mov_pair(e: Emitter, target: Operand, source: Operand) -> None:
+    """mov.b128: such a register holds two 64-bit values."""
+    if e.guarded:
+        e.unsupported("a guarded move of 128 bits")
+    if isinstance(target, Vector):
+        name = e.name()
+        e.line(f"{name} = {e.use(source, 128)}")
+        if len(target.items) != 2:
+            e.unsupported(f"{len(target.items)} parts of 128 bits")
+        for number, item in enumerate(target.items):
+            e.put(item, f"{name}[{number}]", 64)
+    elif isinstance(source, Vector) and len(source.items) == 2:
+        e.put(target, f"({', '.join(e.use(item, 64) for item in source.items)})", 128)
+    else:
+        e.put(target, e.use(source, 128), 128)
 
 
 def parameter_slot(e: Emitter, operand: Bracket) -> str:

@@ -69,6 +69,9 @@ def _ld(e: Emitter, i: Instruction) -> None:
     items = e.items(i.operands[0])
     if len(items) != count:
         e.unsupported(f"{len(items)} destinations")
+    if kind == "b128":
+        _ld_pair(e, i, space)
+        return
     width = TYPE_BYTES[kind]
     if space == "param" and isinstance(source, Bracket):
         _ld_param(e, i, source, items, kind)
@@ -79,6 +82,16 @@ def _ld(e: Emitter, i: Instruction) -> None:
     e.line(f"{name} = load_{space}(g, {e.mask}, {address}, {width}, {count})")
     for number, item in enumerate(items):
         widen(e, item, name if count == 1 else f"{name}[{number}]", kind)
+
+
+def _ld_pair(e: Emitter, i: Instruction, space: str) -> None:
+    """ld.b128: a register of 128 bits holds two 64-bit values."""
+    if e.guarded or space == "param" or len(e.items(i.operands[0])) > 1:
+        e.unsupported("this load of 128 bits")
+    e.at()
+    address, name = address_of(e, i.operands[1], space), e.name()
+    e.line(f"{name} = load_{space}(g, {e.mask}, {address}, 8, 2)")
+    e.put(i.operands[0], f"({name}[0], {name}[1])", 128)
 
 
 def widen(e: Emitter, item: Operand, text: str, kind: str) -> None:

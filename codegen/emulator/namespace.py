@@ -18,6 +18,7 @@ def namespace() -> dict[str, Any]:
         gang,
         ops_barrier,
         ops_copy,
+        ops_launch,
         ops_matrix,
         ops_memory,
         ops_order,
@@ -29,7 +30,7 @@ def namespace() -> dict[str, Any]:
 
     names: dict[str, Any] = {"np": np, "ndarray": np.ndarray}
     for module in (
-        values, float_values, convert_values, accumulators, ops_memory, ops_order, ops_warp, ops_barrier, ops_copy, ops_matrix,
+        values, float_values, convert_values, accumulators, ops_memory, ops_order, ops_warp, ops_barrier, ops_copy, ops_launch, ops_matrix,
         ops_store_async, ops_tensor_map,
     ):  # fmt: skip
         names.update(

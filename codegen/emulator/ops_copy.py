@@ -77,11 +77,21 @@ class InFlight:
         return _text(self.text)
 
 
-def _multicast(g: Gang, target: int, barrier: int, ranks: int | None) -> list[tuple[Cta, int, Barrier]]:
-    """The destinations: one block, or with a mask the same offsets in each block that it names."""
+def _multicast(g: Gang, target: int, barrier: int, ranks: int | None, group: int = 0) -> list[tuple[Cta, int, Barrier]]:
+    """The destinations: one block, or with a mask the same offsets in each block that it names.
+
+    With .cta_group::2 the barrier may be that of the other block of a destination's pair: all even ones or all odd ones
+    (PTX ISA, cp.async.bulk.tensor).
+    """
     cluster = g.cta.cluster
+    home = barrier >> RANK_SHIFT
     if ranks is None:
         cta = cluster.of_address(target)
+        if home != cta.rank and (group != 2 or home >> 1 != cta.rank >> 1):
+            allowed = "in its block or the other one of its pair" if group == 2 else "in its block"
+            raise EmulationError(
+                f"a copy to shared memory of block {cta.rank} of the cluster with its mbarrier in block {home}: it must be {allowed}"
+            )
         return [(cta, target, cluster.of_address(barrier).barrier(barrier))]
     if ranks >> cluster.size or not ranks:
         raise EmulationError(f"multicast mask {ranks:#x} in a cluster of {cluster.size} blocks")
@@ -90,12 +100,20 @@ def _multicast(g: Gang, target: int, barrier: int, ranks: int | None) -> list[tu
         if ranks >> rank & 1:
             base = rank << RANK_SHIFT
             cta = cluster.ctas[rank]
-            found.append((cta, target & _LOCAL | base, cta.barrier(barrier & _LOCAL | base)))
+            owner = cluster.ctas[rank & ~1 | home & 1] if group == 2 else cta
+            found.append((cta, target & _LOCAL | base, owner.barrier(barrier & _LOCAL | owner.rank << RANK_SHIFT)))
     return found
 
 
 def tensor_load(
-    g: Gang, m: Any, target: Value, tensor: Value, coordinates: tuple[Value, ...], barrier: Value, ranks: Value
+    g: Gang,
+    m: Any,
+    target: Value,
+    tensor: Value,
+    coordinates: tuple[Value, ...],
+    barrier: Value,
+    ranks: Value,
+    group: int = 0,
 ) -> None:
     """cp.async.bulk.tensor into shared memory."""
     launch = g.cta.launch
@@ -106,7 +124,7 @@ def tensor_load(
         tensor_copy.check(bound, position, to)
         ranges = tensor_copy.shared_ranges(bound, to)
         targets = []
-        for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask):
+        for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask, group):
             stamp = None
             if cta.races is not None:
                 shift = address - to

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from .cta import Cluster, Cta
+from .cta import Cluster, Cta, cluster_origin
 from .deadlock import deadlock_error
 from .errors import EmulationError
 from .faults import MachineError
@@ -68,12 +68,16 @@ class Machine:
         self.multiplies = 0
         self.ended = 0
         self.watch: Callable[[], None] | None = None
+        self.room = self._room()
 
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Runs the whole grid. Raises EmulationError, DeadlockError."""
         ready = self.ready
+        if self.launch.program.cancels_launches:
+            while self._start():
+                pass
         while True:
             if not ready:
                 if self.flying:
@@ -211,16 +215,38 @@ class Machine:
 
     def _loosen(self) -> bool:
         """Nobody can go on: warps that wait only for other warps of their gang at a join go on alone."""
+        hoisted = [g for g in reversed(self.gangs) if g.open and g.hoist()]
+        for g in hoisted:
+            self.hoisted(g)
         made = [new for g in self.gangs if g.open for new in (g.loosen(),) if new is not None]
         self.gangs.extend(made)
         self.ready.extend(made)
-        return bool(made)
+        return bool(made or hoisted)
+
+    def hoisted(self, g: Gang) -> None:
+        """A gang has ended: its children go on as its parent's."""
+        self.gangs.remove(g)
 
     # -- blocks ------------------------------------------------------------------------------------------------------------------
 
+    def cancel_cluster(self) -> tuple[int, int, int] | None:
+        """Takes the next cluster off the grid (clusterlaunchcontrol); its first block, or None if none is left or the hardware refuses."""
+        if self.next_cluster >= self.clusters or (self.shuffled and self.random.random() < 0.05):
+            return None
+        found = cluster_origin(self.launch, self.next_cluster)
+        self.next_cluster += 1
+        self.ended += self.cluster_size
+        return found
+
+    def _room(self) -> int:
+        """How many clusters may be resident. A kernel that takes over clusters meets a machine smaller than its grid, of some size."""
+        if not self.launch.program.cancels_launches:
+            return max(RESIDENT // self.cluster_size, 1)
+        return self.random.randint(1, 4) if self.shuffled else 2
+
     def _start(self) -> bool:
         """Starts the next cluster, if one is left and there is room."""
-        if self.next_cluster >= self.clusters or self.resident + self.cluster_size > max(RESIDENT, self.cluster_size):
+        if self.next_cluster >= self.clusters or self.resident + self.cluster_size > self.room * self.cluster_size:
             return False
         cluster = Cluster(self.launch, self, self.next_cluster)
         self.next_cluster += 1

@@ -179,6 +179,12 @@ class Recorder(Machine):
             stream.events.append(("join", 0, g.at, tuple(self._pending.get(parent, ()))))
         return made
 
+    def hoisted(self, g: Gang) -> None:
+        """Its warps have come to the parent's join, with those of its children that have ended."""
+        assert g.parent is not None
+        self._pending.setdefault(g.parent, []).extend((*self._pending.pop(g, ()), self.stream(g).number))
+        super().hoisted(g)
+
     def check_named(self, cta: Cta, barrier: NamedBarrier) -> bool:
         """A named barrier's turns are counted."""
         done = super().check_named(cta, barrier)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import isa_async, isa_float, isa_integer, isa_memory, isa_order, isa_tensor_map  # noqa: F401 - they enter the instructions
+from . import isa_async, isa_float, isa_integer, isa_launch, isa_memory, isa_order, isa_tensor_map  # noqa: F401 - they enter the instructions
 from .emit import Emitter, bits_of
 from .errors import EmulationError, SourcePlace, UnsupportedInstruction
 from .flow import BRANCHES, ENDS, Block, build_blocks, liveness, post_dominators, reachable
@@ -70,6 +70,7 @@ class Program:
         self.blocks, self.instructions = build_blocks(body, lambda i: is_blocking(i) is not None)
         self.joins = post_dominators(self.blocks)
         self.places: list[SourcePlace] = _Places(module, self.instructions)
+        self.cancels_launches = any(i.parts[:2] == ("clusterlaunchcontrol", "try_cancel") for i in self.instructions)
         self.uses_warpgroups = any(i.parts[0] in ("wgmma", "setmaxnreg") for i in self.instructions)
         wgmma = next((i for i in self.instructions if i.parts[0] == "wgmma"), None)
         if wgmma is not None and module.target != "sm_90a":

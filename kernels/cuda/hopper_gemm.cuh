@@ -47,6 +47,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
             at.advance();
         }
     }
+    if (CLUSTER_SIZE > 1) ring.drain(at);
 }
 
 DEVICE void consume(Epilogue epilogue, Finish &finish, PartialSums partial_sums, Tiles tiles, Ring ring, TileScheduler scheduler, uint32 consumer) {
@@ -134,10 +135,5 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
         Finish finish(terms, m, n);
         const PartialSums partial_sums(partials, counters, scheduler, output, finish, consumer, m, n);
         consume(Epilogue(output, shared, consumer, m, n), finish, partial_sums, tiles, ring, scheduler, consumer);
-    }
-
-    if (CLUSTER_SIZE > 1) {
-        __syncwarp();
-        cluster_sync_relaxed();    // a CTA's shared memory must outlive what its peers still write to it
     }
 }

@@ -47,6 +47,14 @@ struct Ring {
     // A fresh barrier counts its phase "before the first" as complete with parity 1, so the first turn does not wait.
     DEVICE void wait_empty(RingPosition at) const { mbarrier_wait(empty_barrier(at.slot), at.parity ^ 1); }
 
+    // Returns once every slot is free. The peers' last releases are on their way to this CTA's barriers until then, and its shared memory must outlive them.
+    DEVICE void drain(RingPosition at) const {
+        for (uint32 slot = 0; slot < STAGES; ++slot) {
+            wait_empty(at);
+            at.advance();
+        }
+    }
+
     DEVICE void release(uint32 slot) const {
         if (CLUSTER_SIZE == 1) {
             if (elect_one()) mbarrier_arrive(empty_barrier(slot));

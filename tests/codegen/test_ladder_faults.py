@@ -10,7 +10,7 @@ import pytest
 
 from stridewright.codegen.build import build
 from stridewright.codegen.emulator import DeadlockError, EmulationError
-from stridewright.codegen.ladder import Rung, rungs
+from stridewright.codegen.ladder import ProductRung, Rung, rungs
 from stridewright.kernels.ladder import RUNGS
 
 # Several tiles a CTA, turns of the ring that do not end with a tile, ragged edges.
@@ -30,7 +30,7 @@ def planted(number: str, old: str, new: str) -> Rung:
     source = made.source
     assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in rung {number}"
     # Not strict: the assembler would repair or refuse some of these faults, and here the emulator is asked.
-    faulty: Any = made.problem if number == "12" else made
+    faulty: Any = made.gemm if isinstance(made, ProductRung) else made
     faulty.__dict__["build"] = build(source.replace(old, new), arch="sm_90a", strict=False)
     return made
 

@@ -7,11 +7,13 @@ launch itself calls back here. Needs a C compiler; nothing is executed on a devi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,27 @@ _DLPACK_TYPES = {
 """(code, bits) of dlpack.h: kDLInt 0, kDLFloat 2, kDLBfloat 4, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12."""
 
 _CUDA_DEVICE = 2
+
+
+@contextlib.contextmanager
+def compiling_for(arch: str) -> Iterator[None]:
+    """Within it the CuTe DSL and QuACK compile for an architecture, such as "sm_100a"."""
+    from cutlass.cutlass_dsl import CuTeDSL
+
+    settings = CuTeDSL._get_dsl().envar
+    words = {"CUTE_DSL_ARCH": arch, "QUACK_ARCH": arch.removeprefix("sm_").rstrip("af")}
+    before, held = settings.arch, {name: os.environ.get(name) for name in words}
+    settings.arch = arch
+    os.environ.update(words)
+    try:
+        yield
+    finally:
+        settings.arch = before
+        for name, value in held.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""QuACK's Hopper GEMM, instantiated through its own compile function, with no GPU."""
+"""QuACK's GEMMs for Hopper and Blackwell, instantiated through its own compile function, with no GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quack.gemm_default_epi import GemmDefaultEpiMixin
 from quack.tile_scheduler import TileSchedulerOptions
 from quack.varlen_utils import VarlenArguments
 
-from .capture import DeviceTensor, HostFunction, Launch
+from .capture import DeviceTensor, HostFunction, Launch, compiling_for
 
 TYPES: dict[str, Any] = {
     "bf16": cutlass.BFloat16,
@@ -22,7 +22,7 @@ TYPES: dict[str, Any] = {
 
 
 class QuackGemm:
-    """One configuration of `GemmDefaultSm90`; majors are "k" or "m"/"n". `more` overrides QuACK's own compile arguments."""
+    """One configuration of `GemmDefaultSm90` or, for sm_100a, `GemmDefaultSm100`; majors are "k" or "m"/"n". `more` overrides QuACK's own compile arguments."""
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class QuackGemm:
         a_major: str = "k",
         b_major: str = "k",
         d_major: str = "n",
+        arch: str = "sm_90a",
+        dynamic: bool = False,
         **more: Any,
     ) -> None:
         settings: dict[str, Any] = {
@@ -50,7 +52,7 @@ class QuackGemm:
             "cluster_shape_mnk": (*cluster, 1),
             "pingpong": ping_pong,
             "persistent": persistent,
-            "is_dynamic_persistent": False,
+            "is_dynamic_persistent": dynamic,
             "rowvec_dtype": None,
             "colvec_dtype": None,
             "colvec_ndim": 0,
@@ -63,13 +65,14 @@ class QuackGemm:
             "gather_A": False,
             "use_tma_gather": False,
             "has_batch_idx_permute": False,
-            "device_capacity": (9, 0),
+            "device_capacity": (9, 0) if arch == "sm_90a" else (10, 0),
             "rounding_mode": 0,
             "sr_seed_mode": 0,
             "num_warps": None,
         }
         compile_gemm = _compile_gemm.__wrapped__  # without the cache of object files, which keeps no PTX
-        self._host = HostFunction(compile_gemm(**settings | more), folder)
+        with compiling_for(arch):
+            self._host = HostFunction(compile_gemm(**settings | more), folder)
 
     def launch(
         self,

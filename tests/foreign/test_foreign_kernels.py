@@ -57,6 +57,7 @@ class Kernel:
     d_major: str = "n"
     d_dtype: str = "bf16"
     strict: bool = True
+    arch: str = "sm_90a"
 
 
 # Triton starts bulk copies on a barrier after `mbarrier.init; bar.sync`, with none of the fences that PTX documents between an
@@ -138,7 +139,7 @@ def prepare_triton(kernel: Kernel, folder: Path) -> Run:
     from . import triton_gemm
 
     options = kernel.options | {"function": getattr(triton_gemm, kernel.options["function"])}
-    compiled = triton_gemm.compile_triton(dtype=kernel.dtype, d_dtype=kernel.d_dtype, **options)
+    compiled = triton_gemm.compile_triton(dtype=kernel.dtype, d_dtype=kernel.d_dtype, arch=kernel.arch, **options)
 
     def run(a: Array, b: Array, d: Array, **how: Any) -> EmulationResult:
         stored = b.T if kernel.b_major == "n" else b
@@ -172,7 +173,9 @@ def prepare_quack(kernel: Kernel, folder: Path) -> Run:
     from .quack_gemm import QuackGemm
 
     majors = {"a_major": kernel.a_major, "b_major": kernel.b_major, "d_major": kernel.d_major}
-    return prepare_hosted(QuackGemm(folder, dtype=kernel.dtype, **majors, **kernel.options), kernel, batch=True)
+    return prepare_hosted(
+        QuackGemm(folder, dtype=kernel.dtype, arch=kernel.arch, **majors, **kernel.options), kernel, batch=True
+    )
 
 
 def prepare_cute(kernel: Kernel, folder: Path) -> Run:

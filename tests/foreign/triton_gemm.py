@@ -1,4 +1,4 @@
-"""GEMMs of our own in Triton, compiled by Triton for sm_90 with no GPU. D (M, N) = A (M, K) times B (N, K) transposed."""
+"""GEMMs of our own in Triton, compiled by Triton with no GPU. D (M, N) = A (M, K) times B (N, K) transposed."""
 
 from __future__ import annotations
 
@@ -166,8 +166,9 @@ def compile_triton(
     warps: int = 4,
     stages: int = 3,
     blocks: int = 1,
+    arch: str = "sm_90a",
 ) -> TritonGemm:
-    """Compiles one of the kernels above for sm_90."""
+    """Compiles one of the kernels above for an architecture; Triton chooses the instructions (wgmma, tcgen05) by it."""
     m, n, k = tile
     constants = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
     attributes: dict[tuple[int, ...], Sequence[Any]] = {}
@@ -187,6 +188,8 @@ def compile_triton(
     signature = operands | dict.fromkeys(numbers, "i32") | dict.fromkeys(constants, "constexpr")
     source = ASTSource(function, signature=signature, constexprs=constants, attrs=attributes)
     compiled = triton.compile(
-        source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages, "num_ctas": blocks}
+        source,
+        target=GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("a")), 32),
+        options={"num_warps": warps, "num_stages": stages, "num_ctas": blocks},
     )
     return TritonGemm(function, dtype, d_dtype, tile, compiled)
