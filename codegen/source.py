@@ -38,15 +38,14 @@ def generate(config: GemmConfig) -> str:
     derivation = derive(config)
     before = _assemble(["ptx.cuh"], set())
     taken = {name for name, _ in before}
-    after = _assemble(_variants(config), taken)
     parts = [_header(derivation)]
     parts += [text for _, text in before]
     parts += [_step_source(step) for step in derivation.steps]
     parts.append(_cluster_attribute(config))
     parts.append(wgmma_wrapper(config.tile.n, *kernel_operands(config)))
     if uses_terms(config):
-        parts.append(_activated(config.fusion))
-    parts += [text for _, text in after]
+        parts.append(_activated(config.fusion, taken))
+    parts += [text for _, text in _assemble(_variants(config), taken)]
     return "\n".join(parts)
 
 
@@ -68,10 +67,10 @@ def _variants(config: GemmConfig) -> list[str]:
     ]
 
 
-def _activated(fusion: Fusion) -> str:
+def _activated(fusion: Fusion, taken: set[str]) -> str:
     """The function that finishes a sum: an activation, or the user's expression, whose words were checked."""
     expression = fusion.expression or ("x" if fusion.activation == "none" else f"{fusion.activation}(x)")
-    activations = _assemble(["activations.cuh"], {"ptx.cuh", "types.cuh"})[-1][1]
+    activations = _assemble(["activations.cuh"], taken)[-1][1]
     return (
         activations
         + f"""

@@ -19,7 +19,7 @@ struct Epilogue {
     }
 
     // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(row, column).
-    template <typename Number> DEVICE void store(const Number (&accumulators)[TILE_N / 2], uint32 row, uint32 column) {
+    template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         // The map from (thread, value) to (row, column) is linear, so the thread's part and the value's, a constant, are taken apart:
         // one pointer serves all stores.
         const uint32 thread = threadIdx.x % 128;

@@ -18,7 +18,7 @@ struct Epilogue {
     }
 
     // `values` is this thread's part of a 64 x TILE_N block whose first element is at (row, column); the even ones are stored.
-    DEVICE void store(const float (&values)[TILE_N / 2], uint32 row, uint32 column) {
+    template <typename Sums> DEVICE void store(const Sums &values, uint32 row, uint32 column) {
         const uint32 first_row = row + accumulator_row(threadIdx.x % 128, 0);
         const uint32 first_column = column + accumulator_column(threadIdx.x % 128, 0);
         Out *const first = d + offset + first_row * d_row_stride + first_column / 2;

@@ -14,7 +14,7 @@ struct Epilogue {
         : map(output.map), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer), m(m), n(n), buffer(0), batch(0) {}
 
     // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(column, row).
-    template <typename Number> DEVICE void store(const Number (&accumulators)[TILE_N / 2], uint32 row, uint32 column) {
+    template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         const uint32 warp = (threadIdx.x / 32) % 4;
         const uint32 lane = threadIdx.x % 32;
         if (row >= m || column >= n) return;

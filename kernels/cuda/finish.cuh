@@ -79,27 +79,8 @@ struct Finish {
         return SCALE_D ? value * *terms.scale_d : value;
     }
 
-    // This thread's part of a 64 x TILE_N block whose first element is at (row, column).
-    template <typename Store> DEVICE void store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column) {
-        if (row >= m || column >= n) return;
-        const uint32 first_row = row + accumulator_row(threadIdx.x % 128, 0);
-        const uint32 first_column = column + accumulator_column(threadIdx.x % 128, 0);
-        float values[TILE_N / 2];
-        #pragma unroll
-        for (int value = 0; value < TILE_N / 2; ++value) {
-            values[value] = finished(sums[value], first_row + accumulator_row(0, value), first_column + accumulator_column(0, value));
-        }
-        if (GATED) {
-            // Neighbouring columns are a pair: what is activated, and what it multiplies.
-            #pragma unroll
-            for (int value = 0; value < TILE_N / 2; value += 2) {
-                const bool inside = first_row + accumulator_row(0, value) < m && first_column + accumulator_column(0, value) < n;
-                const float gate = values[value];
-                values[value] = counted(activated(gate, 0.0f, 0.0f, alpha, terms.beta, gate, 0, 0) * values[value + 1], inside);
-            }
-        }
-        epilogue.store(values, row, column);
-    }
+    // Stores this thread's part of a 64 x TILE_N block whose first element is at (row, column), each sum finished when the epilogue takes it.
+    template <typename Store> DEVICE void store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column);
 
     // After the last tile: what was counted is told.
     DEVICE void end() const {
@@ -109,3 +90,28 @@ struct Finish {
         }
     }
 };
+
+// This thread's part of a block, finished one by one as it is read.
+struct Finished {
+    Finish &finish;
+    const Accumulator (&sums)[TILE_N / 2];
+    uint32 row;
+    uint32 column;
+
+    DEVICE float one(int value) const { return finish.finished(sums[value], row + accumulator_row(0, value), column + accumulator_column(0, value)); }
+
+    DEVICE float operator[](int value) const {
+        if (!GATED) return one(value);
+        // Neighbouring columns are a pair: what is activated, and what it multiplies.
+        const bool inside = row + accumulator_row(0, value) < finish.m && column + accumulator_column(0, value) < finish.n;
+        const float gate = one(value);
+        const float other = one(value + 1);
+        return finish.counted(activated(gate, 0.0f, 0.0f, finish.alpha, finish.terms.beta, gate, 0, 0) * other, inside);
+    }
+};
+
+template <typename Store> DEVICE void Finish::store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column) {
+    if (row >= m || column >= n) return;
+    const uint32 thread = threadIdx.x % 128;
+    epilogue.store(Finished{*this, sums, row + accumulator_row(thread, 0), column + accumulator_column(thread, 0)}, row, column);
+}
