@@ -280,7 +280,14 @@ def tcgen05_commit(g: Gang, m: Any, group: int, address: Value, ranks: Value) ->
 def _arrive(g: Gang, addresses: Sequence[int], stamp: Any, place: Any, who: Who) -> None:
     """What a commit does when its time has come."""
     for address in addresses:
-        barrier = g.cta.cluster.of_address(address).barrier(address)
+        cta = g.cta.cluster.ctas[address >> RANK_SHIFT]
+        if not cta.alive.any():
+            # Its shared memory is somebody else's by now.
+            if cta.launch.strict:
+                missing = "a wait for this phase, or a cluster barrier after it, before the block's end"
+                cta.launch.checks.left(cta, str(who), "tcgen05.commit", str(place), missing)
+            continue
+        barrier = cta.barrier(address)
         before = barrier.phase
         if stamp is not None:
             TensorRaces.landed(barrier, stamp)
