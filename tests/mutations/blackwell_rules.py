@@ -194,12 +194,11 @@ EPILOGUE = (
     drop("panels are overwritten while they are stored", "            if (lane == 0) tma_store_wait_read<STAGING_BUFFERS - 1>();\n", STAGED),
     exchange("one panel more may be unread", "tma_store_wait_read<STAGING_BUFFERS - 1>", "tma_store_wait_read<STAGING_BUFFERS>", STAGED),
     drop("stores are not committed", "                tma_store_commit();    // also where nothing was stored: the wait above counts panels\n", STAGED),
-    drop("the CTA does not wait for its stores", "        if (threadIdx.x % 32 == 0) tma_store_wait_all();\n", STAGED),
+    drop("the CTA does not wait for its stores", "        if (threadIdx.x % 32 == 0) tma_store_wait_read<0>();\n", STAGED),
     exchange("the last panel is as wide as the others", "tail ? output.map_tail : output.map", "output.map", STATIC),
     constant("STAGING_OFFSET", "{} - 1024", STAGED),
     exchange("rows beyond the matrix are stored", "        if (row >= output.m) return;\n", "", ("narrow", "control")),
     exchange("16 bytes are stored at rows that are not aligned", "if (aligned && left + 8 <= output.n)", "if (left + 8 <= output.n)", CONTROL),
-    exchange("eight columns are stored where fewer are left", "if (aligned && left + 8 <= output.n)", "if (aligned && left < output.n)", NARROW),
 )  # fmt: skip
 
 ROLES = (
@@ -231,3 +230,28 @@ def zeroed(wait: bool) -> Rule:
 
 
 BLACKWELL_RULES: tuple[Rule, ...] = (*LIFETIME, *PAIRED, *RINGS, *MULTIPLY, *COPY, *LAUNCH, *EPILOGUE, *ROLES)
+
+PUBLIC_TRAPS: dict[str, str] = {
+    "trap: the follower leaves before the pair has allocated": "the follower deallocates or exits before the pair has allocated (cutlass #3435)",
+    "trap: the pair allocates before both CTAs run": "a pair's allocation without a cluster barrier before it (cutlass PR #3316)",
+    "trap: every lane releases the accumulator": "32 lanes arrive where one is counted (triton #9498)",
+    "trap: no cluster barrier at the end": "no cluster barrier at exit (triton #10656)",
+    "trap: one empty barrier for all slots": "one shared rendezvous barrier for a ring (facebookexperimental/triton #3472)",
+    "trap: bytes of one CTA are expected": "expect_tx must count the pair's bytes (tilelang #2644)",
+    "trap: bytes of four CTAs are expected": "and not those of a larger cluster (tilelang #2644)",
+    "A_OFFSET = trap: 128 bytes on, no multiple of the swizzle's 1024": "tiles under the 128-byte swizzle start at multiples of 1024 (tilelang #2379)",
+    "trap: 64 rows in 64 neighbouring lanes": "M = 64 uses lanes 0 to 15 of each quarter (tilelang #2877, #2880)",
+    "trap: no wait for the registers before the accumulator is released": "no wait::ld before the accumulator is released (cutlass PR #3652)",
+    "trap: stored zeros are not waited for": "no wait::st (cutlass PR #2687)",
+    "trap: a tile overwrites the address before all have read it": "tensor memory's address is overwritten in shared memory (cutlass PR #2835)",
+    "trap: the address is read again where tiles lie": "and read again when it is gone (cutlass PR #2835)",
+    "trap: a CTA leaves early, as one without a tile might": "a CTA without a tile leaves without giving tensor memory back (FBGEMM #5022)",
+    "trap: the textbook's stores are not fenced for the tensor core": "no fence.proxy.async after ordinary stores (sglang #39124)",
+    "trap: staged results are not fenced for the copy engine": "the same before a TMA store (sglang #39124)",
+    "trap: warps read one another's lanes": "lane bits of an address that are not the warp's (DeepGEMM PR #341)",
+    "trap: nothing is allocated": "tensor memory used without an allocation (cutlass #2230)",
+    "trap: the textbook's commit comes from another thread": "a commit speaks for its own thread's multiplies only (PTX ISA, tcgen05.commit)",
+}
+"""Faults that others shipped: the rule that plants it here, and where it was told. (The comment on the BASE32B layout, cutlass #3089, is of tf32: it is held in
+tests/layout/hardware.)
+"""
