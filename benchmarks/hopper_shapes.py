@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         mode.add_argument("--rounds", type=int, default=15, help="turns whose ratios count")
         mode.add_argument("--algorithms", type=int, default=16, help="of cuBLASLt's list; 0 leaves it out")
         mode.add_argument("--sustained", type=float, default=0.0, help="seconds alone, for compute-bound shapes")
-        mode.add_argument("--peers", default="torch", help="other programs, with commas: torch, quack")
+        mode.add_argument("--peers", default="torch", help="other programs, with commas: torch, quack, triton")
         mode.add_argument("--patience", type=float, default=90.0, help="seconds after which a shape is given up")
         mode.add_argument("--again", action="store_true", help="measure anew what is recorded")
         if name == "random_shapes":

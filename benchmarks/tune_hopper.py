@@ -5,16 +5,20 @@
 The 30 shapes of shapes.json come first, then ``--random`` more, drawn with a seed: shapes of language models, ragged
 ones, and ones of 200 to 300 rows. Each shape gets its share of the time that is left. Kernels are compiled by other
 processes, those of the next shape while this one is measured. ``--state`` holds every outcome of every shape: a run that
-finds it goes on from it, and one that ends early has lost nothing.
+finds it goes on from it. A kernel that faults ends the process that tunes; another one goes on without that kernel.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -23,7 +27,7 @@ from typing import Any
 from device_info import device_info
 
 from stridewright.codegen.compile_pool import CompilePool
-from stridewright.codegen.tune import STARTING, TuneResult, tune
+from stridewright.codegen.tune import STARTING, DeviceLostError, TuneResult, tune
 from stridewright.codegen.tune_plan import starting_points
 from stridewright.codegen.tuned import Place, Store, TableEntry, current_device, read_problem, write_table
 from stridewright.codegen.tuned.store import write_atomically
@@ -33,6 +37,9 @@ SEED = 20261130
 WIDTHS = (1024, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 11008, 12288, 13824, 14336, 28672)
 _LATER = 1_000_000
 _LEAST_SECONDS = 1.0
+_LOST = 75
+_RESTARTS = 8
+_SILENCE_SECONDS = 40.0
 
 
 def listed_shapes() -> list[dict[str, Any]]:
@@ -121,43 +128,42 @@ def write_all(
     write_table(arguments.table, device.name, device.driver, device.arch, device.sms, entries, note)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=float, default=360.0, help="seconds for all shapes together")
-    parser.add_argument("--random", type=int, default=30, help="how many random shapes after those of shapes.json")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--only", default="", help="names of shapes, separated by commas")
-    parser.add_argument("--workers", type=int, default=None, help="compiling processes")
-    parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--table", type=Path, required=True)
-    parser.add_argument("--state", type=Path, required=True)
-    arguments = parser.parse_args()
-    start = time.perf_counter()
+def run(arguments: argparse.Namespace, started: float) -> int:
+    """Tunes shape after shape; returns the exit status, _LOST where the device does not answer any more."""
     shapes = [*listed_shapes(), *random_shapes(arguments.random, arguments.seed)]
     if arguments.only:
         shapes = [shape for shape in shapes if shape["name"] in arguments.only.split(",")]
     problems = [(shape["name"], Problem(m=shape["m"], n=shape["n"], k=shape["k"])) for shape in shapes]
-    store = Store(tempfile.mkdtemp(prefix="stridewright-tune-"))
-    known = carry_over(arguments.state, store)
+    store = Store(arguments.folder)
+    known = len(store.entries()) if arguments.again else carry_over(arguments.state, store)
+    watch = Watch()
     print(f"{len(problems)} shapes, {known} known from before", flush=True)
     rows: list[dict[str, Any]] = []
     results: list[TuneResult] = []
+    status = 0
     with CompilePool(arguments.workers) as pool:
         for number, (name, problem) in enumerate(problems):
-            left = arguments.budget - (time.perf_counter() - start)
+            left = arguments.budget - (time.time() - started)
             if left < _LEAST_SECONDS:
                 print(f"no time left for {len(problems) - number} shapes", flush=True)
                 break
             if number + 1 < len(problems):
                 for place, (_, config) in enumerate(starting_points(problems[number + 1][1], STARTING)):
                     pool.submit(config, _LATER + place)
-            share = left / (len(problems) - number)
+            seconds = max(left / (len(problems) - number), _LEAST_SECONDS)
+            if arguments.again:
+                # This process goes on for one that ended: what that one finished is not begun again.
+                seconds = finished_in(store, problem) or seconds
             try:
-                result = tune(problem, seconds=max(share, _LEAST_SECONDS), store=store, compiler=pool)
+                result = tune(problem, seconds=seconds, store=store, compiler=pool, progress=watch.told)
             except KeyboardInterrupt:
                 break
+            except DeviceLostError as error:
+                print(f"{name}: {error}", flush=True)
+                status = _LOST
+                break
             except Exception as error:
-                # One shape must not cost the others; a lost device would, and then the state is what matters.
+                # One shape must not cost the others.
                 print(f"{name}: {type(error).__name__}: {error}", flush=True)
                 rows.append({"name": name, "error": f"{type(error).__name__}: {error}", "untuned_ratio": None})
                 continue
@@ -171,9 +177,63 @@ def main() -> None:
             )
             if number % 5 == 4:
                 write_all(arguments, store, rows, results)
-        if results:
-            write_all(arguments, store, rows, results)
-    print(f"{len(results)} shapes in {time.perf_counter() - start:.0f} s", flush=True)
+        write_all(arguments, store, rows, results)
+    print(f"{len(results)} shapes in {time.time() - started:.0f} s", flush=True)
+    return status
+
+
+class Watch:
+    """Ends the process where nothing was told for a long time: a kernel that waits for ever cannot be stopped otherwise. The
+    tuner has noted which one it was.
+    """
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def told(self, _: object) -> None:
+        """Something was told."""
+        self.last = time.monotonic()
+
+    def _look(self) -> None:
+        while time.monotonic() - self.last < _SILENCE_SECONDS:
+            time.sleep(1.0)
+        print("nothing moves any more", flush=True)
+        os._exit(_LOST)
+
+
+def finished_in(store: Store, problem: Problem) -> float | None:
+    """Seconds that an earlier process was given for a shape, where it came to its end."""
+    device = current_device()
+    record = None if device is None else store.load(Place(device.name, device.driver, device.arch, problem))
+    return float(record["budget"]) if record is not None and record["finished"] else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--budget", type=float, default=360.0, help="seconds for all shapes together")
+    parser.add_argument("--random", type=int, default=30, help="how many random shapes after those of shapes.json")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--only", default="", help="names of shapes, separated by commas")
+    parser.add_argument("--workers", type=int, default=None, help="compiling processes")
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--started", type=float, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.started:
+        raise SystemExit(run(arguments, arguments.started))
+    # A kernel that faults ends the use of the device for its process: the tuning is done by one that may end.
+    command = [sys.executable, *sys.argv, "--started", str(time.time())]
+    command += ["--folder", tempfile.mkdtemp(prefix="stridewright-tune-")]
+    for again in range(_RESTARTS):
+        status = subprocess.run([*command, *(["--again"] if again else [])]).returncode
+        if status == 0:
+            break
+        print(f"the process that tuned ended with status {status}; begun again", flush=True)
+    raise SystemExit(status)
 
 
 if __name__ == "__main__":

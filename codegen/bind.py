@@ -42,6 +42,9 @@ class BoundGemm:
     The arrays are kept alive; their contents are read at each launch.
     """
 
+    workspace: Workspace | None = None
+    """Device memory that ``launch`` needs beside the arrays, and for as long as it is used."""
+
     def __init__(
         self,
         gemm: Gemm,
@@ -58,8 +61,8 @@ class BoundGemm:
         self._family = family
         self._out = out
         division = gemm.division(_multiprocessors())
-        self._workspace = Workspace(gemm, division)
-        arguments = (*_arguments(gemm, a, b, d), *self._workspace.arguments)
+        self.workspace = Workspace(gemm, division)
+        arguments = (*_arguments(gemm, a, b, d), *self.workspace.arguments)
         self.launch = PackedLaunch(gemm.kernel, division.ctas, (gemm.config.threads, 1, 1), arguments, dependent)
         """``launch(stream=None)`` launches and returns nothing."""
 

@@ -27,6 +27,7 @@ from .source import KERNEL_NAME
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .blackwell_launch import BoundBlackwellGemm
     from .emulator import Progress
     from .launch import LoadedKernel
 
@@ -109,6 +110,12 @@ class BlackwellGemm(Gemm):
 
         return LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes, cluster=(self.ctas, 1, 1))
 
+    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundBlackwellGemm:
+        """The launch for these arrays, prepared; see :meth:`Gemm.bind`."""
+        from .blackwell_launch import bind_blackwell
+
+        return bind_blackwell(self, a, b, out, dependent)
+
     # ---- on the emulator --------------------------------------------------------------------------------------------
 
     def emulate(
@@ -123,8 +130,8 @@ class BlackwellGemm(Gemm):
         timeline: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> GemmEmulation:
-        """Runs this kernel's PTX on the emulator; see :meth:`Gemm.emulate`. ``sms`` CTAs run at a time: of a persistent
-        grid that is its size, and under launch control the others wait to be launched or cancelled.
+        """Runs this kernel's PTX on the emulator; see :meth:`Gemm.emulate`. ``sms`` is the size of a persistent grid; under
+        launch control the emulator itself chooses how many clusters run at a time (a few, another number for each seed).
         """
         from .emulator import EmulationError, emulate_ptx
 
@@ -132,9 +139,6 @@ class BlackwellGemm(Gemm):
             raise ValueError(f"sms={sms!r}: must be a whole number of multiprocessors, from 1 up; a B200 has {SMS}")
         a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
         d = np.full((self.m, self.n), np.nan, dtype=self.result_dtype)
-        extra: dict[str, Any] = {}
-        if self.config.schedule.launch == "clc":
-            extra["resident"] = max(int(sms) // self.ctas, 1) * self.ctas
         ptx = self.ptx
         start = time.perf_counter()
         try:
@@ -151,7 +155,6 @@ class BlackwellGemm(Gemm):
                 numerics=numerics,
                 timeline=timeline,
                 progress=progress,
-                **extra,
             )
         except EmulationError as error:
             error.args = (legend(self.derivation, str(error)), *error.args[1:])

@@ -19,6 +19,7 @@ from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 from stridewright.kernels.orders import packed_table
 
 from .bind import BoundGemm, OperandError, bind, wrong_major
+from .calls import Calls
 from .division import Division, divide
 from .select import SMS, select
 from .source import KERNEL_NAME, generate
@@ -61,6 +62,9 @@ class Gemm:
     >>> g.config.problems()
     []
     """
+
+    _calls: Calls | None = None
+    """The launches that calls have made, kept for the next ones with the same arrays."""
 
     def __new__(cls, *args: Any, config: GemmConfig | None = None, **options: Any) -> Gemm:
         """One of the architecture's own class: what differs between the families stands there."""
@@ -244,7 +248,16 @@ class Gemm:
         one, and is not waited for unless numpy arrays came in. Raises OperandError for arrays that do not fit,
         LaunchError where there is no GPU of the kernel's architecture.
         """
-        self._refuse_epilogue(c, bias, alpha, beta)
+        if c is not None or bias is not None or alpha != 1.0 or beta != 0.0:
+            self._refuse_epilogue(c, bias, alpha, beta)
+        calls = self._calls
+        if calls is None:
+            if out is None:
+                self._require_gpu()
+            calls = self._calls = Calls(self)
+        result = calls(a, b, out, stream)
+        if result is not None:
+            return result
         if out is None:
             # Before an array is moved to a device: "no GPU" is the clearer answer, with the way to run without one.
             self._require_gpu()
@@ -442,13 +455,14 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
     The Gemm for a shape is made once and kept. Raises OperandError, naming both shapes, if the arrays do not go
     together.
     """
-    shapes = [tuple(int(size) for size in getattr(array, "shape", ())) for array in (a, b)]
-    if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
+    shape_a: Any = getattr(a, "shape", ())
+    shape_b: Any = getattr(b, "shape", ())
+    if len(shape_a) != 2 or len(shape_b) != 2 or shape_a[1] != shape_b[1]:
+        shapes = [tuple(int(size) for size in shape) for shape in (shape_a, shape_b)]
         raise OperandError(
             f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), for d = a @ b.T; if b is (K, N), pass b.T"
         )
-    (m, k), (n, _) = shapes
-    return _gemm_for(m, n, k, arch)(a, b, out=out, stream=stream)
+    return _gemm_for(shape_a[0], shape_b[0], shape_a[1], arch)(a, b, out=out, stream=stream)
 
 
 @lru_cache(maxsize=256)

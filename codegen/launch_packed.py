@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import driver
-from .launch import LoadedKernel, check_launch, cupy_stream, pack_argument
+from .launch import LoadedKernel, check_launch, import_cupy, pack_argument, stream_address
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID, cuda.h
 
@@ -33,12 +33,18 @@ class _Config(ctypes.Structure):
     )
 
 
+_MOST_STREAMS = 64
+
+_Call = tuple[tuple[Any, ...], _Config]
+"""The arguments of a driver call, and the structure that they point to."""
+
+
 class PackedLaunch:
     """One launch of a kernel with fixed grid, block and arguments on the device that is current when it is made.
 
     ``args`` as ``pack_argument`` takes them; arrays they point to must outlive this. With ``dependent`` the kernel
     may start while the one before it in the stream ends (programmatic dependent launch): the kernel itself must wait
-    before it touches memory. Raises LaunchError or TypeError like LoadedKernel.
+    before it touches memory. Threads may share it. Raises LaunchError or TypeError like LoadedKernel.
     """
 
     def __init__(
@@ -54,19 +60,36 @@ class PackedLaunch:
         self._values = [np.ascontiguousarray(pack_argument(value, place)) for place, value in enumerate(args)]
         self._pointers = (ctypes.c_void_p * len(self._values))(*(value.ctypes.data for value in self._values))
         self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
-        self._config = _Config(
-            grid=(ctypes.c_uint * 3)(*blocks),
-            block=(ctypes.c_uint * 3)(*threads),
-            shared_bytes=kernel.shared_bytes,
-            attributes=ctypes.pointer(self._attribute),
-            attribute_count=int(dependent),
-        )
-        handle = driver.cuda_driver()
-        self._launch = handle.cuLaunchKernelEx
+        self._sizes = (blocks, threads, kernel.shared_bytes, int(dependent))
+        # By stream: what the driver is called with. Never changed once made, so that a thread which launches into
+        # another stream cannot turn this one's launch away.
+        self._calls: dict[int, _Call] = {}
+        self._current_stream = import_cupy().cuda.get_current_stream
+        self._launch = driver.cuda_driver().cuLaunchKernelEx
         self._launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        self._fixed = (ctypes.addressof(self._config), self._function.ptr, ctypes.addressof(self._pointers), None)
 
     def __call__(self, stream: Any = None) -> None:
         """Launches into ``stream`` (as ``cupy_stream`` takes it; None: CuPy's current one) and returns at once."""
-        self._config.stream = cupy_stream(stream).ptr
-        driver.check(self._launch(*self._fixed), "cuLaunchKernelEx")
+        address = self._current_stream().ptr if stream is None else stream_address(stream)
+        call = self._calls.get(address)
+        if call is None:
+            call = self._call_for(address)
+        status = self._launch(*call[0])
+        if status:
+            driver.check(status, "cuLaunchKernelEx")
+
+    def _call_for(self, stream: int) -> _Call:
+        blocks, threads, shared_bytes, attributes = self._sizes
+        config = _Config(
+            grid=(ctypes.c_uint * 3)(*blocks),
+            block=(ctypes.c_uint * 3)(*threads),
+            shared_bytes=shared_bytes,
+            stream=stream,
+            attributes=ctypes.pointer(self._attribute),
+            attribute_count=attributes,
+        )
+        call = (ctypes.addressof(config), self._function.ptr, ctypes.addressof(self._pointers), None), config
+        if len(self._calls) >= _MOST_STREAMS:
+            self._calls.clear()
+        self._calls[stream] = call
+        return call

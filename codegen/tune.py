@@ -25,7 +25,7 @@ from . import space
 from .compile_pool import Compiled, CompilePool, Compiler
 from .measure import median_interval
 from .tune_bench import Bench, GpuBench, Runner
-from .tune_plan import estimate, next_steps, starting_points
+from .tune_plan import Walks, estimate, starting_points
 from .tune_state import Candidate, Outcome, TuneState, read_state
 from .tuned.device import TuningDevice
 from .tuned.store import Place, Store
@@ -50,6 +50,10 @@ _logger.addHandler(logging.NullHandler())
 
 class TuneError(RuntimeError):
     """Tuning cannot go on; what was found so far is kept, and the message says how to go on."""
+
+
+class DeviceLostError(TuneError):
+    """The device does not answer any more in this process; a new one can go on without the candidate that did it."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +206,7 @@ class _Run:
         # What an earlier run spent counts, but the finals need some time whatever happened before.
         self.budget = max(seconds - self.earlier, 0.25 * seconds)
         self.sms = bench.device.sms
+        self.walks = Walks(self.sms)
         self.done = 0
         self.phase = "search"
         self.known_best: Any = None
@@ -283,7 +288,7 @@ class _Run:
             return []
         tried = {outcome.candidate.config for outcome in self.state.outcomes.values()}
         tried |= {candidate.config for candidate, _ in waiting.values()}
-        steps, refused = next_steps([leader.config for leader in leaders], tried, most, self.sms)
+        steps, refused = self.walks.steps([leader.config for leader in leaders], tried, most)
         for config in refused:
             reason = "; ".join(str(violation) for violation in config.violations())
             candidate = Candidate(config, leaders[0].dependent)
@@ -314,7 +319,7 @@ class _Run:
         if outcome.status == "measured" and (self.state.best is None or (outcome.us or 0.0) < self.state.best_us):
             self.state.best, self.state.best_us = candidate, outcome.us or 0.0
         if outcome.status == "failed" and not self.bench.alive():
-            raise TuneError(
+            raise DeviceLostError(
                 f"the device does not answer after {candidate.key} ({outcome.reason}). What was found before is kept in "
                 f"{self.store.path(self.place)}; run the same again, and it goes on without this candidate"
             )

@@ -6,10 +6,9 @@ operands through L2, everything once through DRAM. It ranks; what it predicts is
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from stridewright.kernels.config import GemmConfig, Problem, Split
 
@@ -37,6 +36,7 @@ _FILL_CLOCKS = 1200.0
 
 
 _OF_A_KIND = 2
+_HOPELESS = 1.5
 
 
 def estimate(config: GemmConfig, sms: int = space.SMS) -> float:
@@ -139,31 +139,37 @@ def _likely_splits(config: GemmConfig, sms: int) -> Iterator[Split]:
     yield Split(kind="stream")
 
 
-def next_steps(
-    parents: Iterable[GemmConfig], tried: set[GemmConfig], most: int, sms: int = space.SMS
-) -> tuple[list[GemmConfig], list[GemmConfig]]:
-    """Untried neighbours of ``parents``, up to ``most``, and those the predicate refuses. Of two at equal steps the one
-    whose parent is better comes first; steps that the model calls half as fast again are left out.
-    """
-    steps: list[GemmConfig] = []
-    refused: list[GemmConfig] = []
-    seen = set(tried)
-    walks = [(estimate(parent, sms), space.neighbours(parent, sms)) for parent in parents]
-    while walks and len(steps) < most:
-        for walk in list(walks):
-            config = next((one for one in walk[1] if one not in seen), None)
-            if config is None:
-                walks.remove(walk)
-                continue
-            seen.add(config)
-            if config.violations():
-                refused.append(config)
-            elif estimate(config, sms) <= 1.5 * walk[0]:
-                steps.append(config)
-    return steps[:most], refused
+class Walks:
+    """Steps from configurations to their neighbours, each neighbour handed out once."""
 
+    def __init__(self, sms: int = space.SMS) -> None:
+        self._sms = sms
+        self._walks: dict[GemmConfig, Iterator[GemmConfig]] = {}
+        self._seen: set[GemmConfig] = set()
 
-def general(config: GemmConfig) -> GemmConfig:
-    """The configuration without its problem's sizes: what kernels of different problems have in common."""
-    sizes = dataclasses.replace(config.problem, m=None, n=None, k=None)
-    return dataclasses.replace(config, problem=sizes)
+    def steps(
+        self, parents: Sequence[GemmConfig], tried: Iterable[GemmConfig], most: int
+    ) -> tuple[list[GemmConfig], list[GemmConfig]]:
+        """Untried neighbours of ``parents``, up to ``most``, and those the predicate refuses. The parents take turns, in their
+        order; what the model calls half as slow again as the parent is passed over.
+        """
+        steps: list[GemmConfig] = []
+        refused: list[GemmConfig] = []
+        self._seen.update(tried)
+        walking = list(parents)
+        while walking and len(steps) < most:
+            for parent in list(walking):
+                if parent not in self._walks:
+                    self._walks[parent] = space.neighbours(parent, self._sms)
+                config = next((one for one in self._walks[parent] if one not in self._seen), None)
+                if config is None:
+                    walking.remove(parent)
+                    continue
+                self._seen.add(config)
+                if config.violations():
+                    refused.append(config)
+                elif estimate(config, self._sms) <= _HOPELESS * estimate(parent, self._sms):
+                    steps.append(config)
+                if len(steps) == most:
+                    break
+        return steps, refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,30 +81,53 @@ def torch_entrant(label: str, detail: str, buffers: Sequence[Buffers], product: 
     return Entrant((label,), detail, first, lambda target_us: TorchLoop(launches, target_us))
 
 
-def torch_mm(buffers: Sequence[Buffers]) -> Entrant:
+def torch_mm(buffers: Sequence[Buffers]) -> list[Entrant]:
     """torch.mm, which calls cuBLAS."""
     import torch
 
-    return torch_entrant("torch", f"torch.mm {torch.__version__}", buffers, lambda a, b, d: torch.mm(a, b.t(), out=d))
+    return [torch_entrant("torch", f"torch.mm {torch.__version__}", buffers, lambda a, b, d: torch.mm(a, b.t(), out=d))]
 
 
-def quack_gemm(buffers: Sequence[Buffers]) -> Entrant:
+def quack_gemm(buffers: Sequence[Buffers]) -> list[Entrant]:
     """QuACK's tuned GEMM for Hopper."""
     quack = importlib.import_module("quack")
     gemm = importlib.import_module("quack.gemm_interface").gemm
     version = getattr(quack, "__version__", "")
-    return torch_entrant("quack", f"quack {version}", buffers, lambda a, b, d: gemm(a, b.t(), out=d))
+    return [torch_entrant("quack", f"quack {version}", buffers, lambda a, b, d: gemm(a, b.t(), out=d))]
 
 
-_MAKERS = {"torch": torch_mm, "quack": quack_gemm}
+def triton_gemm(buffers: Sequence[Buffers]) -> list[Entrant]:
+    """A persistent GEMM in Triton, with each of its tiles."""
+    triton = importlib.import_module("triton")
+    made = importlib.import_module("hopper_bench.triton_gemm")
+    return [
+        torch_entrant("triton", f"triton {triton.__version__} {config}", buffers, made.product(config))
+        for config in made.CONFIGS
+    ]
+
+
+_MAKERS = {"torch": torch_mm, "quack": quack_gemm, "triton": triton_gemm}
 
 
 def peers(names: Sequence[str]) -> Callable[[Sequence[Buffers]], list[Entrant]]:
-    """What makes the entrants of these names from buffers; ValueError for a name without one."""
+    """What makes the entrants of these names from buffers, those that can run; ValueError for a name without one."""
     unknown = [name for name in names if name not in _MAKERS]
     if unknown:
         raise ValueError(f"peers {', '.join(unknown)}: there are {', '.join(_MAKERS)}")
     there = installed(names)
     for name in there:
         importlib.import_module(name)
-    return lambda buffers: [_MAKERS[name](buffers) for name in there]
+    return lambda buffers: [
+        entrant for name in there for entrant in _MAKERS[name](buffers) if _runs(entrant, timing_stream())
+    ]
+
+
+def _runs(entrant: Entrant, stream: Any) -> bool:
+    """Whether an entrant's launch gets through; another program may refuse a shape."""
+    try:
+        entrant.launch(stream)
+        stream.synchronize()
+    except Exception as error:  # whatever that program raises
+        print(f"{entrant.detail} left out: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
+        return False
+    return True

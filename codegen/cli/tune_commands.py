@@ -154,6 +154,8 @@ def tune(
         except (RuntimeError, ValueError) as error:
             failed.append({"shape": title, "error": str(error)})
             typer.echo(f"error: {title}: {error}", err=True)
+            if type(error).__name__ == "DeviceLostError":
+                break  # every other shape would fail as well
         if table is not None:
             _write_table(table, [result for _, result in results])
         if not as_json and len(results) and results[-1][0] == title:

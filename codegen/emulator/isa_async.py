@@ -78,8 +78,11 @@ def _bulk(e: Emitter, i: Instruction, parts: tuple[str, ...], reduction: str | N
     elif parts[0] == "prefetch":
         if "tensor" in parts:
             target = i.operands[0]
-            assert isinstance(target, Bracket)
-            e.line(f"tensor_prefetch(g, {e.mask}, {e.address(target, 64)}, ({_coordinates(e, target)}))")
+            if not isinstance(target, Bracket) or set(parts) - _PREFETCH_WORDS:
+                e.unsupported()
+            e.line(
+                f"tensor_prefetch(g, {e.mask}, {e.address(target, 64)}, ({_coordinates(e, target)}), {'tile::gather4' in parts})"
+            )
     elif parts[0] == "tensor":
         _tensor(e, i, parts[1:], reduction)
     else:
@@ -113,23 +116,33 @@ _BULK_WORDS = frozenset(
 )
 
 
+_PREFETCH_WORDS = frozenset(
+    {"prefetch", "tensor", "1d", "2d", "3d", "4d", "5d", "L2", "global", "tile", "tile::gather4", "L2::cache_hint"}
+)
+
+
 def _tensor(e: Emitter, i: Instruction, parts: tuple[str, ...], reduction: str | None) -> None:
     group = next((int(part[-1]) for part in parts if part in ("cta_group::1", "cta_group::2")), 0)
-    if group and not e.module.target.startswith(("sm_100", "sm_101", "sm_103", "sm_110")):
-        e.unsupported(f".cta_group for the target {e.module.target}")
-    extra = set(parts) - _BULK_WORDS - {"1d", "2d", "3d", "4d", "5d", "cta_group::1", "cta_group::2"}
+    four = bool({"tile::gather4", "tile::scatter4"} & set(parts))
+    if (group or four) and not e.module.target.startswith(("sm_100", "sm_101", "sm_103", "sm_110")):
+        e.unsupported(f"this form for the target {e.module.target}: it needs sm_100a")
+    allowed = _BULK_WORDS | {"1d", "2d", "3d", "4d", "5d", "cta_group::1", "cta_group::2"}
+    extra = set(parts) - allowed - {"tile::scatter4" if parts[1] == "global" else "tile::gather4"}
     if extra:
         e.unsupported(f"modifier .{sorted(extra)[0]}")
     operands = list(i.operands)
     multicast = _hints(e, i, parts, operands)
-    rank = int(parts[0][0])
+    # Four rows are one column and four rows: five coordinates for two dimensions.
+    rank = 5 if four else int(parts[0][0])
+    if four and (parts[0] != "2d" or reduction is not None):
+        e.unsupported("this form")
     if parts[1] == "global":
         tensor, source = operands
         assert isinstance(tensor, Bracket)
         if len(e.items(tensor.rest[0])) != rank:
             e.unsupported(f"{len(e.items(tensor.rest[0]))} coordinates")
         e.line(
-            f"tensor_store(g, {e.mask}, {e.address(tensor, 64)}, ({_coordinates(e, tensor)}), {e.address(source, 32)}, {reduction!r})"
+            f"tensor_store(g, {e.mask}, {e.address(tensor, 64)}, ({_coordinates(e, tensor)}), {e.address(source, 32)}, {reduction!r}, {four})"
         )
         return
     target, tensor, barrier = operands
@@ -138,7 +151,7 @@ def _tensor(e: Emitter, i: Instruction, parts: tuple[str, ...], reduction: str |
         e.unsupported()
     e.line(
         f"tensor_load(g, {e.mask}, {e.address(target, 32)}, {e.address(tensor, 64)}, ({_coordinates(e, tensor)}), "
-        f"{e.address(barrier, 32)}, {multicast}, {group})"
+        f"{e.address(barrier, 32)}, {multicast}, {group}, {four})"
     )
 
 

@@ -11,8 +11,18 @@ from .ptx import Instruction
 from .ptx_operands import Bracket, Operand, Register, Vector
 
 _KINDS = ("f16", "tf32", "f8f6f4", "i8")
+# Elements that share a scale factor: by kind and qualifier; "" where PTX has a default (PTX ISA 9.1, section 9.7.16.10.7).
+_VECTORS = {
+    "mxf8f6f4": {"": 32, "scale_vec::1X": 32, "block32": 32},
+    "mxf4": {"": 32, "scale_vec::2X": 32, "block32": 32},
+    "mxf4nvf4": {"scale_vec::2X": 32, "block32": 32, "scale_vec::4X": 16, "block16": 16},
+}
 _SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2")
-_COLLECTOR = ("collector::a::discard",)
+# A collector buffer that is filled or given up changes nothing; one that is used holds what was read earlier, which is not modelled.
+_COLLECTORS = {
+    False: ("collector::a::discard", "collector::a::fill"),
+    True: tuple(f"collector::b{number}::{action}" for number in range(4) for action in ("discard", "fill")),
+}
 
 
 def _check_target(e: Emitter) -> None:
@@ -80,23 +90,40 @@ def _allocation(e: Emitter, i: Instruction, block: int, following: int) -> None:
 
 
 def _mma(e: Emitter, i: Instruction) -> None:
-    parts = i.parts[2:]
+    ws = i.parts[2] == "ws"
+    parts = i.parts[3:] if ws else i.parts[2:]
     kind = next((part[6:] for part in parts if part.startswith("kind::")), "")
-    if kind not in _KINDS:
-        e.unsupported(f"kind {kind or 'none'}: {', '.join(_KINDS)} are modelled")
-    extra = set(parts) - {"cta_group::1", "cta_group::2", f"kind::{kind}", *_COLLECTOR}
+    vectors = _VECTORS.get(kind, {})
+    if kind not in _KINDS and not vectors:
+        e.unsupported(f"kind {kind or 'none'}: {', '.join((*_KINDS, *_VECTORS))} are modelled")
+    extra = set(parts) - {"cta_group::1", "cta_group::2", f"kind::{kind}", *_COLLECTORS[ws]}
+    vector = 0
+    if vectors:
+        if "block_scale" not in extra or ws:
+            e.unsupported("this kind has .block_scale, and not .ws")
+        extra.remove("block_scale")
+        found = [name for name in vectors if name in extra or (not name and not extra)]
+        if len(found) != 1:
+            e.unsupported(f"its scale vector: {', '.join(name or 'none' for name in vectors)} are there")
+        vector = vectors[found[0]]
+        extra.discard(found[0])
     if extra:
         e.unsupported(f"modifier .{sorted(extra)[0]}")
     if kind == "i8" and e.module.target not in ("sm_100a", "sm_110a"):
         e.unsupported(f"kind::i8 is for sm_100a and sm_110a, not {e.module.target}")
     group = _group(e, parts)
+    if ws and group == 2:
+        e.unsupported(".ws is for .cta_group::1")
     d, a, b, descriptor, *rest = i.operands
+    scales = ""
+    if vector:
+        scales = "".join(f"{e.address(rest.pop(0), 32)}, " for _ in range(2))
     disabled: tuple[Operand, ...] = ()
-    if rest and isinstance(rest[0], Vector):
+    if rest and isinstance(rest[0], Vector) and not ws and not vector:
         disabled = e.items(rest.pop(0))
         if len(disabled) != 4 * group:
             e.unsupported(f"{len(disabled)} words of disable-output-lane, {4 * group} are needed")
-    if not rest or len(rest) > 2:
+    if not rest or len(rest) > (1 if ws or vector else 2):
         e.unsupported(f"{len(i.operands)} operands")
     scale = immediate_int(e, rest[1]) if len(rest) == 2 else 0
     in_memory = isinstance(a, Bracket) and not a.address_only
@@ -104,7 +131,9 @@ def _mma(e: Emitter, i: Instruction) -> None:
     masks = "".join(f"{e.use(item, 32)}, " for item in disabled)
     values = f"{e.address(d, 32)}, {left}, {e.use(b, 64)}, {e.use(descriptor, 32)}, {e.use(rest[0], 1)}"
     e.at()
-    e.line(f"tcgen05_mma(g, {e.mask}, {kind!r}, {group}, False, {in_memory}, {values}, ({masks}), {scale})")
+    e.line(
+        f"tcgen05_mma(g, {e.mask}, {kind!r}, {group}, {ws}, {in_memory}, {values}, ({masks}), {scale}, {vector}, ({scales}))"
+    )
 
 
 def _commit(e: Emitter, i: Instruction) -> None:

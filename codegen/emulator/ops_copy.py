@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import bulk_copy, tensor_copy
+from . import bulk_copy, tensor_copy, tensor_gather
 from .cta import RANK_SHIFT, Barrier, BulkGroups, Cta
 from .errors import EmulationError
 from .faults import MemoryAccessError
@@ -105,6 +105,15 @@ def _multicast(g: Gang, target: int, barrier: int, ranks: int | None, group: int
     return found
 
 
+def _box_ranges(bound: Any, position: tuple[int, ...], address: int, four: bool, store: bool = False) -> Any:
+    """Where a copy lies in shared memory, after the checks of its issue. `four`: of a column and four rows of a matrix."""
+    if four:
+        tensor_gather.check(bound, position[0], position[1:], address, store)
+        return tensor_gather.shared_ranges(bound, address)
+    tensor_copy.check(bound, position, address, store=store)
+    return tensor_copy.shared_ranges(bound, address)
+
+
 def tensor_load(
     g: Gang,
     m: Any,
@@ -114,6 +123,7 @@ def tensor_load(
     barrier: Value,
     ranks: Value,
     group: int = 0,
+    four: bool = False,
 ) -> None:
     """cp.async.bulk.tensor into shared memory."""
     launch = g.cta.launch
@@ -121,8 +131,7 @@ def tensor_load(
     for lane, (to, at, bar, mask, *where) in each_thread(g, m, *given):
         bound = launch.tensor_map(at, g.cta)
         position = tuple(signed(one, 32) for one in where)
-        tensor_copy.check(bound, position, to)
-        ranges = tensor_copy.shared_ranges(bound, to)
+        ranges = _box_ranges(bound, position, to, four)
         targets = []
         for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask, group):
             stamp = None
@@ -137,7 +146,11 @@ def tensor_load(
         def move(
             cta: Cta, address: int, bound: Any = bound, position: Any = position, at: int = g.at, issued: Any = issued
         ) -> int:
-            copied = tensor_copy.load(bound, position, cta.shared, address)
+            copied: Any
+            if four:
+                copied = tensor_gather.gather(bound, position[0], position[1:], cta.shared, address)
+            else:
+                copied = tensor_copy.load(bound, position, cta.shared, address)
             if issued is not None:
                 issued.rows(*copied.global_rows(), at, False)
             return int(copied.bytes)
@@ -259,7 +272,13 @@ def _issue_store(g: Gang, lane: int, ranges: Any, move: Any, text: _Text) -> Non
 
 
 def tensor_store(
-    g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...], source: Value, reduction: str | None
+    g: Gang,
+    m: Any,
+    tensor: Value,
+    coordinates: tuple[Value, ...],
+    source: Value,
+    reduction: str | None,
+    four: bool = False,
 ) -> None:
     """cp.async.bulk.tensor out of shared memory, and cp.reduce.async.bulk.tensor."""
     launch, machine = g.cta.launch, g.cta.machine
@@ -267,14 +286,16 @@ def tensor_store(
     for lane, (at, start, *where) in each_thread(g, m, tensor, source, *coordinates):
         bound = launch.tensor_map(at, g.cta)
         position = tuple(signed(one, 32) for one in where)
-        tensor_copy.check(bound, position, start, store=True)
-        ranges = tensor_copy.shared_ranges(bound, start)
+        ranges = _box_ranges(bound, position, start, four, store=True)
         issued = _issued_store(g, lane)
 
         def move(
             bound: Any = bound, position: Any = position, start: int = start, at: int = g.at, issued: Any = issued
         ) -> None:
-            if reduction is None:
+            copied: Any
+            if four:
+                copied = tensor_gather.scatter(bound, position[0], position[1:], shared, start)
+            elif reduction is None:
                 copied = tensor_copy.store(bound, position, shared, start)
             else:
                 copied = tensor_copy.reduce(bound, position, shared, start, reduction)
@@ -333,10 +354,14 @@ def bulk_wait(g: Gang, m: Any, pending: int, read: bool) -> None:
             g.cta.races.bulk_wait(g, lane, groups)
 
 
-def tensor_prefetch(g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...]) -> None:
+def tensor_prefetch(g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...], four: bool = False) -> None:
     """cp.async.bulk.prefetch.tensor."""
     for _, (at, *where) in each_thread(g, m, tensor, *coordinates):
-        tensor_copy.prefetch(g.cta.launch.tensor_map(at, g.cta), tuple(signed(one, 32) for one in where))
+        bound, position = g.cta.launch.tensor_map(at, g.cta), tuple(signed(one, 32) for one in where)
+        if four:
+            tensor_gather.check(bound, position[0], position[1:], 0)
+        else:
+            tensor_copy.prefetch(bound, position)
 
 
 def prefetch_tensormap(g: Gang, m: Any, tensor: Value) -> None:

@@ -20,7 +20,7 @@ from .faults import DescriptorError
 from .operands import CHUNK, ChunkTable, chunk_union, read_chunks
 from .ops_barrier import Who, phase_check
 from .ops_copy import each_thread
-from .tcgen05_mma import Form, Step, check_accumulator, mma_form, operand_tables
+from .tcgen05_mma import Form, Step, check_accumulator, mma_form, operand_tables, scale_columns_of
 from .tcgen05_queue import Commit, Mma, Move
 from .tensor_state import TensorState, state_of
 from .tmem import EVERY_GROUP, LANE_GROUP, TensorMemoryError, cells, split_address
@@ -79,6 +79,10 @@ def _a_column(form: Form, state: Sequence[TensorState], address: int, d_lane: in
         raise DescriptorError(
             "unknown", "A in tensor memory is K-major: bit 15 of the instruction descriptor must be 0"
         )
+    if form.ws and form.rows != LANES:
+        raise DescriptorError(
+            "unknown", f"A of {form.rows} rows in tensor memory with .ws is not modelled: its lanes are not known"
+        )
     if form.descriptor.a in ("e2m1", "e2m3", "e3m2"):
         raise DescriptorError(
             "unknown",
@@ -92,6 +96,19 @@ def _a_column(form: Form, state: Sequence[TensorState], address: int, d_lane: in
     for one in state:
         one.memory.check(column, form.a_columns, "tcgen05.mma (A)")
     return column
+
+
+def _scale_places(form: Form, states: Sequence[TensorState], addresses: Sequence[int]) -> list[tuple[int, int]]:
+    """(column, columns) of the scale factors of A and B. CuTe keeps the ids in bits 30 and 31 of the addresses too (mma_sm100_desc.hpp)."""
+    found = []
+    for address, width in zip(addresses, scale_columns_of(form), strict=False):
+        lane, column = split_address(address & 0x3FFFFFFF)
+        if lane:
+            raise TensorMemoryError("misaligned", f"scale factors from lane {lane}: they begin at lane 0")
+        for one in states:
+            one.memory.check(column, width, "tcgen05.mma (scale factors)")
+        found.append((column, width))
+    return found
 
 
 def tcgen05_mma(
@@ -108,6 +125,8 @@ def tcgen05_mma(
     accumulate: Value,
     disabled: tuple[Value, ...],
     scale: int,
+    vector: int = 0,
+    scales: tuple[Value, ...] = (),
 ) -> None:
     """tcgen05.mma: every executing thread issues one."""
     cta = g.cta
@@ -118,16 +137,20 @@ def tcgen05_mma(
         accumulate = int(accumulate)
     for problem in input_scale_problems(kind, scale):
         raise DescriptorError("unknown", str(problem))
-    for lane, (to, left, right, fields, keep, *masks) in each_thread(g, m, d, a, b, word, accumulate, *disabled):
+    for lane, (to, left, right, fields, keep, *more) in each_thread(
+        g, m, d, a, b, word, accumulate, *disabled, *scales
+    ):
+        masks, factors = more[: len(disabled)], more[len(disabled) :]
         members = _members(g, state, group, "tcgen05.mma")
         states = [state_of(one) for one in members]
-        form = mma_form(fields, kind, group, ws)
+        form = mma_form(fields, kind, group, ws, vector)
         at = split_address(to)
         check_accumulator(form, at[0])
         for one in states:
             one.memory.check(at[1], form.columns, "tcgen05.mma (D)")
         source = _a_column(form, states, left, at[0]) if in_memory else left
-        step = Step(source, right, in_memory)
+        places = _scale_places(form, states, factors)
+        step = Step(source, right, in_memory, *(column for column, _ in places))
         tables = [operand_tables(form, one.shared, (step,), arch) for one in members]
         words = tuple(masks)
         if cta.cluster.tensor is not None:
@@ -139,6 +162,7 @@ def tcgen05_mma(
             if in_memory:
                 lanes = tuple(group_ + at[0] // LANE_GROUP for group_ in form.lane_groups)
                 memory += [(one, cells(lanes, source, form.a_columns), False) for one in members]
+            memory += [(one, cells(EVERY_GROUP, column, width), False) for one in members for column, width in places]
             shared = [
                 (one, chunk_union(*(table for table in pair if table is not None)))
                 for one, pair in zip(members, tables, strict=True)
@@ -256,7 +280,14 @@ def tcgen05_commit(g: Gang, m: Any, group: int, address: Value, ranks: Value) ->
 def _arrive(g: Gang, addresses: Sequence[int], stamp: Any, place: Any, who: Who) -> None:
     """What a commit does when its time has come."""
     for address in addresses:
-        barrier = g.cta.cluster.of_address(address).barrier(address)
+        cta = g.cta.cluster.ctas[address >> RANK_SHIFT]
+        if not cta.alive.any():
+            # Its shared memory is somebody else's by now.
+            if cta.launch.strict:
+                missing = "a wait for this phase, or a cluster barrier after it, before the block's end"
+                cta.launch.checks.left(cta, str(who), "tcgen05.commit", str(place), missing)
+            continue
+        barrier = cta.barrier(address)
         before = barrier.phase
         if stamp is not None:
             TensorRaces.landed(barrier, stamp)

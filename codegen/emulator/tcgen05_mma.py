@@ -33,10 +33,8 @@ from .numerics import to_float32
 from .operands import ChunkTable, chunk_table, read_chunks
 from .tmem import TensorMemory, TensorMemoryError
 
-__all__ = ["Form", "Side", "Step", "mma_form", "operand_tables", "run"]
+__all__ = ["Form", "Side", "Step", "mma_form", "operand_tables", "run", "scale_columns_of"]
 
-_STORED = {"e2m1": "e2m1_padded"}
-"""kind::f8f6f4 reads 4- and 6-bit values from 16-byte chunks: 16 values packed, then padding (PTX ISA 9.1, 9.7.16.3)."""
 _ONE_THREAD = 1 << 18
 """Multiplications that OpenBLAS does in one thread (see matrix.py)."""
 
@@ -50,6 +48,8 @@ class Form:
     ws: bool
     letter: str
     """PTX's name of the accumulator's layout."""
+    vector: int = 0
+    """Elements along k that share a scale factor; 0: the kind has none."""
 
     @property
     def rows(self) -> int:
@@ -86,6 +86,12 @@ class Form:
         """Columns of one instruction's A in tensor memory."""
         return self.k * self.a_bits // 32
 
+    def stored(self, dtype: str) -> str:
+        """The operand type as it lies in memory: kinds f8f6f4 and mxf8f6f4 read 4- and 6-bit values from 16-byte chunks, 16 values packed and
+        then padding; mxf4 and mxf4nvf4 read packed pairs (PTX ISA 9.1, section 9.7.16.3).
+        """
+        return "e2m1_padded" if dtype == "e2m1" and self.a_bits == 8 else dtype
+
     @property
     def key(self) -> tuple[Any, ...]:
         """What two instructions must share to be pipelined, with the accumulator's address: group, shape, kind."""
@@ -94,8 +100,8 @@ class Form:
 
 
 @functools.lru_cache(maxsize=256)
-def mma_form(word: int, kind: str, cta_group: int, ws: bool = False) -> Form:
-    """The form that an instruction descriptor's bits name, for the kind and group of the instruction.
+def mma_form(word: int, kind: str, cta_group: int, ws: bool = False, vector: int = 0) -> Form:
+    """The form that an instruction descriptor's bits name, for the kind and group of the instruction. `vector`: elements for each scale factor.
 
     >>> form = mma_form(0x08400490, "f16", 1)
     >>> form.rows, form.n, form.k, form.letter, form.descriptor.a
@@ -115,7 +121,18 @@ def mma_form(word: int, kind: str, cta_group: int, ws: bool = False) -> Form:
         raise DescriptorError(
             "unknown", f"instruction descriptor {word:#010x}: bits 30-31 (largest shift of B) are not modelled; use 0"
         )
-    return Form(fields, cta_group, ws, letter)
+    if fields.k:
+        raise DescriptorError("unknown", f"instruction descriptor {word:#010x}: K = 96 (bit 31) is not modelled")
+    if fields.block_scaled and letter == "B":
+        raise DescriptorError(
+            "unknown",
+            "block scaling of a pair with M = 128 is not modelled: where its 64 rows' scale factors lie is not known",
+        )
+    if vector == 16 and fields.scale_a_id | fields.scale_b_id:
+        raise DescriptorError(
+            "unknown", f"instruction descriptor {word:#010x}: with four scale factors a row both ids must be 0"
+        )
+    return Form(fields, cta_group, ws, letter, vector)
 
 
 class Side:
@@ -130,11 +147,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Operands of one instruction: A's descriptor, or the column of its A in tensor memory; B's descriptor."""
+    """Operands of one instruction: A's descriptor, or the column of its A in tensor memory; B's descriptor; columns of scale factors."""
 
     a: int
     b: int
     a_in_memory: bool = False
+    scale_a: int = -1
+    scale_b: int = -1
 
 
 def operand_tables(
@@ -145,11 +164,11 @@ def operand_tables(
     words = tuple(step.a for step in steps)
     left = None
     if not steps[0].a_in_memory:
-        kind = _STORED.get(fields.a, fields.a)
-        left = chunk_table(words, form.rows, kind, fields.a_major, shared.base, shared.size, arch)
-    kind = _STORED.get(fields.b, fields.b)
+        left = chunk_table(words, form.rows, form.stored(fields.a), fields.a_major, shared.base, shared.size, arch)
     words = tuple(step.b for step in steps)
-    right = chunk_table(words, form.n // form.cta_group, kind, fields.b_major, shared.base, shared.size, arch)
+    right = chunk_table(
+        words, form.n // form.cta_group, form.stored(fields.b), fields.b_major, shared.base, shared.size, arch
+    )
     return left, right
 
 
@@ -165,19 +184,21 @@ def _small_float(exponent_bits: int, fraction: int) -> NDArray[np.float32]:
     return found
 
 
-_SMALL = {"e2m1": (2, 1), "e2m3": (2, 3), "e3m2": (3, 2)}
+_SMALL = {"e2m1": (2, 1), "e2m1_padded": (2, 1), "e2m3": (2, 3), "e3m2": (3, 2)}
 
 
 def values_of(raw: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
-    """Exact values of operand bytes as kind::f8f6f4 and the others store them; the last axis is contiguous.
+    """Exact values of operand bytes, of a type as Form.stored names it; the last axis is contiguous.
 
-    >>> values_of(np.array([[0x21, 0x43] + [0] * 14], np.uint8), "e2m1")[0, :4].tolist()
+    >>> values_of(np.array([[0x21, 0x43] + [0] * 14], np.uint8), "e2m1_padded")[0, :4].tolist()
     [0.5, 1.0, 1.5, 2.0]
     """
     if dtype not in _SMALL:
         return to_float32(raw, dtype)
-    chunks = raw.reshape(*raw.shape[:-1], -1, 16)
     if dtype == "e2m1":
+        return _small_float(2, 1).take(np.stack([raw & 15, raw >> 4], axis=-1).reshape(*raw.shape[:-1], -1))
+    chunks = raw.reshape(*raw.shape[:-1], -1, 16)
+    if dtype == "e2m1_padded":
         packed = chunks[..., :8]
         codes = np.stack([packed & 15, packed >> 4], axis=-1)
     else:
@@ -260,6 +281,54 @@ def _left(
     return _memory_operand(form, side.memory, steps, accumulator_lanes(form, lane)[view])
 
 
+# -- scale factors ---------------------------------------------------------------------------------------------------------------
+
+
+def scale_columns_of(form: Form) -> tuple[int, int]:
+    """Columns of tensor memory that hold the scale factors of A and of B: one for every 32 rows, of B for all of the pair's N."""
+    return -(-form.rows // 32), -(-form.n // 32)
+
+
+def _scale_values(raw: NDArray[np.uint8], kind: str) -> NDArray[np.float32]:
+    """ue8m0: 2^(x - 127), 255 is NaN; ue4m3: e4m3 without a sign."""
+    if kind == "ue4m3":
+        if (raw & 0x80).any():
+            raise DescriptorError("unknown", "a ue4m3 scale factor with its top bit set: it must be 0")
+        return to_float32(raw, "e4m3")
+    values = np.ldexp(np.float32(1), raw.astype(np.int32) - 127)
+    return np.where(raw == 255, np.float32(np.nan), values).astype(np.float32)
+
+
+def _scales(form: Form, memory: TensorMemory, steps: Sequence[Step]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Factors of A (rows, k) and of B (k, n) of one instruction, as this block's tensor memory holds them.
+
+    Row r has lane r % 32 of column r / 32, and the same in the three other quarters of lanes; the id picks a byte of the column (PTX ISA 9.1, section
+    9.7.16.10.5). Which quarter the hardware reads is not known, so all four must agree.
+    """
+    step, fields = steps[0], form.descriptor
+    found = []
+    for column, rows, first in (
+        (step.scale_a, form.rows, fields.scale_a_id),
+        (step.scale_b, form.n, fields.scale_b_id),
+    ):
+        width = -(-rows // 32)
+        memory.require_written(
+            memory.written[:, column : column + width], np.arange(LANES), column, "tcgen05.mma (scale factors)"
+        )
+        words = np.ascontiguousarray(memory.words[:, column : column + width])
+        each = form.k // form.vector
+        raw = words.view(np.uint8).reshape(4, 32, width, 4)[..., first : first + each]
+        if (raw != raw[0]).any():
+            raise TensorMemoryError(
+                "scale factors",
+                f"the scale factors in columns {column}..{column + width - 1} differ between the quarters of 32 lanes: each must hold "
+                "a copy (tcgen05.cp.32x128b.warpx4 makes them)",
+            )
+        values = _scale_values(raw[0].transpose(1, 0, 2).reshape(32 * width, each)[:rows], fields.scale)
+        found.append(np.repeat(values, form.vector, axis=1))
+    return found[0], found[1].T
+
+
 # -- the product -----------------------------------------------------------------------------------------------------------------
 
 
@@ -284,8 +353,10 @@ def run(
     b = right[0] if len(right) == 1 else np.concatenate(right, axis=0 if fields.b_major == "k" else 1)
     factor = None
     if numerics == "float32":
-        factor = values_of(b, fields.b)
+        factor = values_of(b, form.stored(fields.b))
         factor = factor.T if fields.b_major == "k" else factor
+    elif form.vector:
+        raise DescriptorError("unknown", "the bits of a block-scaled product are not modelled: use numerics='float32'")
     for number, (side, (left, _)) in enumerate(zip(sides, tables, strict=True)):
         memory = side.memory
         lanes = accumulator_lanes(form, d[0])
@@ -301,7 +372,8 @@ def run(
                 )
             start = words.reshape(-1, words.shape[-1]) if words.ndim == 3 else words
             if factor is not None:
-                found = _float32(form, a, factor[:, columns], start, accumulate, scale)
+                scales = _scales(form, memory, steps) if form.vector else None
+                found = _float32(form, a, factor[:, columns], start, accumulate, scale, scales)
             else:
                 part = b[columns] if fields.b_major == "k" else _columns(form, b, columns)
                 found = _hardware(form, a, part, start, accumulate, scale)
@@ -336,13 +408,16 @@ def _float32(
     start: NDArray[np.uint32],
     accumulate: bool,
     scale: int,
+    scales: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.uint32]:
-    """The accumulator's new words (rows, columns)."""
+    """The accumulator's new words (rows, columns). `scales`: factors of A (rows, k) and of B (k, columns)."""
     fields = form.descriptor
-    left = values_of(a, fields.a)
+    left = values_of(a, form.stored(fields.a))
     left = left if fields.a_major == "k" else left.T
     if fields.negate_a != fields.negate_b:
         left = -left
+    if scales is not None:
+        left, factor = left * scales[0], factor * scales[1]
     rows, (k, n) = left.shape[0], factor.shape
     width = _block_width(rows, n, k)
     product = np.empty((rows, n), np.float32)
@@ -376,7 +451,7 @@ def _hardware(
 ) -> NDArray[np.uint32]:
     """One instruction by the published model."""
     fields = form.descriptor
-    left, right = values_of(a, fields.a), values_of(b, fields.b)
+    left, right = values_of(a, form.stored(fields.a)), values_of(b, form.stored(fields.b))
     left = left if fields.a_major == "k" else left.T
     right = right if fields.b_major == "k" else right.T
     if fields.d == "s32":

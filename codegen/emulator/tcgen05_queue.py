@@ -91,6 +91,7 @@ class Mma(Operation):
             and self.enabled is None
             and other.enabled is None
             and other.step.a_in_memory == self.step.a_in_memory
+            and not self.form.vector
         )
 
     def run(self) -> None:

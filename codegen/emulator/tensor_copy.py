@@ -106,6 +106,7 @@ class BoundTensorMap:
                 f"element stride {tensor_map.steps[0]} along the pixels of an interleaved map is not modelled",
             )
         self.map = tensor_map
+        self.memory = memory
         self.address = address
         self.row_bytes = tensor_map.row_bytes
         self.pitch = tensor_map.pitch

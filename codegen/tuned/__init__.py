@@ -88,10 +88,11 @@ def lookup(
         if here is not None and here.arch == arch:
             name, driver, sms = here.name, here.driver, here.sms if sms is None else sms
     store = Store() if store is None else store
-    if name is not None and store.knows(name):
+    files = frozenset[str]() if name is None else store.files(name)
+    if name is not None and files:
         for m in _bucket(problem.m):
             place = Place(name, driver, arch, dataclasses.replace(problem, m=m))
-            found = _stored(store, place, problem)
+            found = _stored(store, place, problem) if place.file in files else None
             if found is not None:
                 return found
     return _shipped(problem, name, arch, sms, shipped_tables() if tables is None else tables)

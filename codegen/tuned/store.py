@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ class Place:
         return f"{_plain(self.arch)}_{_plain(types)}_{problem.a_major}{problem.b_major}_{sizes}.json"
 
 
+@lru_cache(maxsize=256)
 def _plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".") or "unknown"
 
@@ -106,21 +108,32 @@ class Store:
         """The record of exactly this place, None where there is none that can be read."""
         return _read(self.path(place), place.problem)
 
-    def knows(self, device: str) -> bool:
-        """Whether anything was ever tuned here on such a device: the cheap question before the others."""
-        return (self._root / _plain(device)).is_dir()
+    def files(self, device: str) -> frozenset[str]:
+        """The names of the files that any driver of such a device has: one look at the disk for many questions."""
+        found: set[str] = set()
+        for driver in _folders(self._root / _plain(device)):
+            with contextlib.suppress(OSError):
+                found.update(os.listdir(driver))
+        return frozenset(found)
 
     def load_any_driver(self, place: Place) -> dict[str, Any] | None:
         """The record of this place, or else the newest one that another driver of the same device has."""
-        exact = self.load(place)
-        if exact is not None:
-            return exact
-        others = sorted(
-            (self._root / _plain(place.device)).glob(f"*/{place.file}"),
-            key=lambda path: path.stat().st_mtime,
-            reverse=True,
-        )
-        return next((record for path in others if (record := _read(path, place.problem)) is not None), None)
+        own = self.path(place)
+        for path in (own, *self._others(own, place)):
+            record = _read(path, place.problem)
+            if record is not None:
+                return record
+        return None
+
+    def _others(self, own: Path, place: Place) -> list[Path]:
+        """The files of the same name that other drivers have, newest first."""
+        found = []
+        for driver in _folders(self._root / _plain(place.device)):
+            path = Path(driver, place.file)
+            if path != own:
+                with contextlib.suppress(OSError):
+                    found.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(found, reverse=True)]
 
     def save(self, place: Place, record: Mapping[str, Any]) -> Path:
         """Files ``record`` in one step, in the place of an older one; CacheError where the folder cannot be written."""
@@ -185,6 +198,13 @@ class Store:
         except OSError as error:
             raise CacheError(f"{self._root} cannot be removed ({error.strerror or error})") from error
         return len(found), sum(entry.size for entry in found)
+
+
+def _folders(folder: Path) -> list[str]:
+    try:
+        return [entry.path for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -23,7 +23,7 @@ from stridewright.codegen.space import (
     variants,
     with_most_stages,
 )
-from stridewright.codegen.tune_plan import estimate, next_steps, starting_points
+from stridewright.codegen.tune_plan import Walks, estimate, starting_points
 from stridewright.kernels.config import GemmConfig, Problem
 from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, SHARED_LIMIT, shared_bytes
 from stridewright.kernels.orders import order_table
@@ -191,17 +191,24 @@ def test_starting_points_are_valid_different_and_of_many_kinds(problem: Problem)
         assert len({(config.schedule.kind, config.schedule.consumers, config.tile.m) for config in configs}) >= 4
 
 
-def test_next_steps_are_new_valid_and_not_hopeless() -> None:
+def test_steps_are_new_valid_and_not_hopeless() -> None:
     parents = [config for _, config in starting_points(PROBLEMS[0], 3)]
-    steps, refused = next_steps(parents, set(parents), 1000)
+    walks = Walks()
+    first, refused_first = walks.steps(parents, parents, 7)
+    assert len(first) == 7
+    rest, refused = walks.steps(parents, [], 1000)
+    steps, refused = first + rest, refused_first + refused
     assert not set(steps) & set(parents)
     assert len(set(steps)) == len(steps) > 20
     assert all(config.violations() == () for config in steps)
     assert refused
     assert all(config.violations() for config in refused)
     assert all(estimate(config) <= 1.5 * max(map(estimate, parents)) for config in steps)
-    again, _ = next_steps(parents, {*parents, *steps, *refused}, 1000)
-    assert not set(again) & set(steps)
+    near = {other for parent in parents for other in neighbours(parent)}
+    assert set(steps) | set(refused) <= near
+    assert walks.steps(parents, [], 1000) == ([], [])
+    # A parent that comes later is walked from all the same.
+    assert walks.steps(steps[:1], [], 1)[0]
 
 
 def test_useful_stages_are_few_and_begin_with_the_most() -> None:

@@ -35,13 +35,42 @@ OPCODES = (
     "cp.async.bulk.commit_group",
     "cp.async.bulk.wait_group",
     "stmatrix",
+    "tcgen05.alloc",
+    "tcgen05.dealloc",
+    "tcgen05.relinquish_alloc_permit",
+    "tcgen05.fence::before_thread_sync",
+    "tcgen05.fence::after_thread_sync",
+    "tcgen05.commit",
+    "tcgen05.mma",
+    "tcgen05.ld",
+    "tcgen05.wait::ld",
+    "clusterlaunchcontrol.try_cancel",
 )
 """What is mutated; of two that fit an instruction, the first counts."""
 
-TWICE = ("mbarrier.init", "mbarrier.arrive.expect_tx", "mbarrier.arrive", "wgmma.mma_async", LOAD, "bar.arrive")
+TWICE = (
+    "mbarrier.init",
+    "mbarrier.arrive.expect_tx",
+    "mbarrier.arrive",
+    "wgmma.mma_async",
+    LOAD,
+    "bar.arrive",
+    "tcgen05.alloc",
+    "tcgen05.dealloc",
+    "tcgen05.commit",
+    "tcgen05.mma",
+    "clusterlaunchcontrol.try_cancel",
+)
 """Instructions of which a second one is a fault. (A second fence, wait or commit only waits for more, a second store stores the same.)"""
 
-EVERY = {"wgmma.mma_async": 5, "stmatrix": 3, "wgmma.fence": 3}
+EVERY = {
+    "wgmma.mma_async": 5,
+    "stmatrix": 3,
+    "wgmma.fence": 3,
+    "tcgen05.mma": 5,
+    "tcgen05.ld": 2,
+    "tcgen05.wait::ld": 2,
+}
 """Of instructions that come in rows, one in so many."""
 
 _OPCODE = re.compile(r"^\s*(?:@!?%\w+\s+)?(" + "|".join(map(re.escape, OPCODES)) + r")\b")

@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(128) textbook(const u16 *a, const u
     stage(tile_a, a, 128, 64);
     stage(tile_b, b, WIDTH, 64);
     FENCE_PROXY;
-    __syncthreads();
+    STAGED;
     u32 address = slot;
     if (warp == MMA_WARP && elect()) {
         for (int k = 0; k < 4; ++k) mma(address, operand(tile_a) + 2 * k, operand(tile_b) + 2 * k, IDESC, KEEP);
@@ -108,6 +108,7 @@ TEXTBOOK_PARTS = {
     "PERMIT": "tmem_permit()",
     "FENCE_INIT": "fence_init()",
     "FENCE_PROXY": "fence_async()",
+    "STAGED": "__syncthreads()",
     "MMA_WARP": "1",
     "KEEP": "k > 0",
     "COMMIT": "commit(&done)",
@@ -215,10 +216,10 @@ PAIR = (
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128) pair(const u16 *a, const u16 *b, float *d) {
     __shared__ __align__(1024) u16 tile_a[128 * 64];
     __shared__ __align__(1024) u16 tile_b[32 * 64];
-    __shared__ u64 done;
+    __shared__ u64 done, leave;
     __shared__ u32 slot;
     u32 warp = threadIdx.x / 32, me = rank();
-    if (threadIdx.x == 0) { init(&done, 1); fence_init(); }
+    if (threadIdx.x == 0) { init(&done, 1); init(&leave, COUNT); fence_init(); }
     SYNC_START;
     if (warp == 0) { ALLOC; PERMIT; }
     stage(tile_a, a + me * 128 * 64, 128, 64);
@@ -246,6 +247,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128
 )
 PAIR_PARTS = {
     "CLUSTER": "2",
+    "COUNT": "32",
+    # As NVIDIA's kernels end: a warp of each block arrives with all lanes at the other's barrier, and waits for its own.
+    "HANDSHAKE": "__syncthreads(); if (warp == 0) { arrive_at(&leave, me ^ 1); wait(&leave, 0); fence_after(); }",
     "SYNC_START": "cluster_sync()",
     "ALLOC": "tmem_alloc(&slot, 64)",
     "PERMIT": "tmem_permit()",

@@ -74,3 +74,11 @@ def test_a_pair_of_blocks(strict: bool) -> None:
         right, result = run_pair(seed, strict)
         assert right
         assert [str(race) for race in result.races] == []
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_pair_that_ends_by_a_handshake(strict: bool) -> None:
+    for seed in SEEDS:
+        right, result = run_pair(seed, strict, SYNC_END="HANDSHAKE")
+        assert right
+        assert [str(race) for race in result.races] == []

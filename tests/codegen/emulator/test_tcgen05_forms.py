@@ -50,6 +50,7 @@ class Case:
     options: tuple[tuple[str, Any], ...] = ()
     lane: int = 0
     column: int = 0
+    ws: bool = False
 
     @property
     def types(self) -> tuple[str, str]:
@@ -63,12 +64,16 @@ def random_operand(rows: int, k: int, dtype: str, seed: int) -> NDArray[Any]:
     return random.integers(low, 4, (rows, k)).astype(np.float32).astype(TYPES[dtype])
 
 
-def place(image: NDArray[np.uint8], tile: Any, values: NDArray[Any], dtype: str, at: int) -> None:
-    """Puts values (rows, k) where the tile's layout has them, from byte `at` on."""
+def place(image: NDArray[np.uint8], tile: Any, values: NDArray[Any], dtype: str, at: int, packed: bool = False) -> None:
+    """Puts values (rows, k) where the tile's layout has them, from byte `at` on. `packed`: 4-bit values in pairs, without padding."""
     rows, k = values.shape
     for row in range(rows):
         for column in range(k):
-            if dtype in SMALL:
+            if packed:
+                where = int(tile(row, column))
+                code = int(values[row, column : column + 1].view(np.uint8)[0]) & 15
+                image[at + where // 2] |= code << 4 * (where % 2)
+            elif dtype in SMALL:
                 bits, chunk = SMALL[dtype], at + int(tile(row, column // 16 * 16))
                 code = int(values[row, column : column + 1].view(np.uint8)[0])
                 for bit in range(bits):
@@ -85,18 +90,19 @@ def run_case(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint32]]:
     """(A, B, tensor memory of all blocks (blocks, 128, 512)) after the instructions."""
     group = case.group
-    width = 32 if case.a not in ("f16", "bf16", "tf32") else 16 if case.a != "tf32" else 8
+    packed = case.kind in ("mxf4", "mxf4nvf4")
+    width = 64 if packed else {"f16": 16, "bf16": 16, "tf32": 8}.get(case.a, 32)
     whole_k = width * 4
     operands, words, images = [], [], np.zeros((group, 65536), np.uint8)
     at = 0
     for rows, dtype, major, swizzle, seed_ in zip(
         (case.m, case.n), case.types, case.majors, case.swizzles, (1, 2), strict=True
     ):
-        stored = "e2m1_padded" if dtype == "e2m1" else dtype
+        stored = "e2m1_padded" if dtype == "e2m1" and not packed else dtype
         tile = smem_tile(swizzle, major, stored, rows // group, whole_k)
         values = random_operand(rows, whole_k, dtype, seed_)
         for block in range(group):
-            place(images[block], tile, values[block * rows // group : (block + 1) * rows // group], dtype, at)
+            place(images[block], tile, values[block * rows // group : (block + 1) * rows // group], dtype, at, packed)
         word = matrix_descriptor(tile, stored, "sm_100a", major, at)
         advance = k_advance(tile, stored, "sm_100a", major)
         words.append(np.array([word + int(advance(step)) for step in range(steps)], np.uint64))
@@ -104,7 +110,7 @@ def run_case(
         at += 32768
     fields = dict(case.options)
     idesc = instruction_descriptor(
-        case.kind, case.m, case.n, *case.types, case.d, *case.majors, cta_group=group, **fields
+        case.kind, case.m, case.n, *case.types, case.d, *case.majors, cta_group=group, ws=case.ws, **fields
     )
     start = (case.lane << 16) + case.column
     issue = case.issue or f"mma(slot + {start}u, a[i] + base, b[i] + base, idesc, i > 0)"
@@ -130,7 +136,7 @@ def expect(case: Case, before: NDArray[np.uint32], product: NDArray[Any]) -> NDA
     """Tensor memory with D (m, n) put where its layout has it."""
     after = before.copy()
     rows = case.m // case.group
-    layout = accumulator_layout(case.m, case.n, case.group)
+    layout = accumulator_layout(case.m, case.n, case.group, case.ws)
     bits = {"f32": np.float32, "s32": np.int32, "f16": np.float16}[case.d]
     values = np.ascontiguousarray(product.astype(bits))
     raw = values.view(np.uint16).astype(np.uint32) if case.d == "f16" else values.view(np.uint32)

@@ -66,6 +66,13 @@ RULES = {
     "ld at lane 128": ({"LANE": "(128 << 16)"}, "there are 128 lanes"),
     "accumulating on what was never written": ({"KEEP": "1"}, "never written since its allocation"),
     "ld of what was never written": ({"COLUMNS": "128", "LANE": "(warp << 21) + 64"}, "never written since its allocation"),
+    "64 rows read as if they were 128": ({"IDESC": "0x04100490"}, "never written since its allocation"),
+    "address read before it is there": ({"STAGED": ""}, "shared"),
+    # Work that outlives the block.
+    "a commit that nobody waits for": (
+        {"DEALLOC": "tmem_dealloc(address, COLUMNS); } if (threadIdx.x == 32) { fence_after(); commit(&done); commit(&done); commit(&done)"},
+        "before the block's end",
+    ),
     # Descriptors.
     "instruction descriptor with a reserved bit": ({"IDESC": "0x08900490"}, "reserved"),
     "instruction descriptor of M = 32": ({"IDESC": "0x02100490"}, "m=32"),
@@ -130,6 +137,11 @@ PAIR_RULES = {
     "pair without a cluster": ({"CLUSTER": "1", "blocks": 2, "COMMIT": "commit(&done)"}, "needs pairs of blocks"),
     "no barrier before the end": ({"SYNC_END": "__syncthreads()"}, "barrier or arrival"),
     "instruction descriptor of one block": ({"IDESC": "0x04100490"}, "m=64"),
+    "follower ends at once": ({"SYNC_START": "cluster_sync(); if (me) return"}, "has ended"),
+    "lanes arrive on a barrier that counts one": ({"SYNC_END": "HANDSHAKE", "COUNT": "1"}, "arrivals"),
+    "peer's barrier not waited for": (
+        {"SYNC_END": "__syncthreads(); if (warp == 0) arrive_at(&leave, me ^ 1)", "COUNT": "32"}, "before the block's end"
+    ),
 }  # fmt: skip
 
 

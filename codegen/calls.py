@@ -1,0 +1,115 @@
+"""The launches of one GEMM, kept by where its arrays lie: called again with them, it costs the host one launch.
+
+A launch is found by the address, shape, strides and type of every array, which are all that its tensor maps and
+arguments depend on, and keeps no array alive: memory that was freed and given to another array of the same shape is the
+same place. Knows CuPy's and PyTorch's arrays; all others take the way through ``Gemm.bind``.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .gemm import Gemm
+
+MOST = 512
+"""Launches kept for one GEMM; the oldest are forgotten first."""
+
+Place = Callable[[Any], tuple[Any, ...]]
+
+
+def _cupy_place(array: Any) -> tuple[Any, ...]:
+    return array.data.ptr, array.shape, array.strides, array.dtype
+
+
+def _torch_place(tensor: Any) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+_PLACES: dict[type, Place | None] = {}
+"""By the type of an array what tells its place in memory; None for other libraries'."""
+
+
+def _learn(kind: type) -> Place | None:
+    names = {f"{base.__module__.split('.')[0]}.{base.__name__}" for base in kind.__mro__}
+    found: Place | None = None
+    if "cupy.ndarray" in names:
+        found = _cupy_place
+    elif "torch.Tensor" in names:
+        found = _torch_place
+    _PLACES[kind] = found
+    return found
+
+
+def _place_of(array: Any) -> Place | None:
+    kind = type(array)
+    return _PLACES[kind] if kind in _PLACES else _learn(kind)
+
+
+@functools.cache
+def _raw_stream() -> Callable[[int], int]:
+    """PyTorch's current stream of a device, as a number."""
+    torch = sys.modules["torch"]
+    # What PyTorch's own compiler calls: it makes no object.
+    raw: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is not None:
+        return raw
+    return lambda device: int(torch.cuda.current_stream(device).cuda_stream)
+
+
+class Calls:
+    """The kept launches of a Gemm."""
+
+    def __init__(self, gemm: Gemm) -> None:
+        from .launch import import_cupy
+
+        self._gemm = gemm
+        self._cupy = import_cupy()
+        self._known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+        # New results are of the operands' type, which PyTorch's new_empty takes from them.
+        self._same_type = gemm.problem.a == gemm.problem.d
+
+    def __call__(self, a: Any, b: Any, out: Any, stream: Any) -> Any:
+        """``a @ b.T`` into ``out``, or into a new array; None, and nothing done, where the arrays are not of a library
+        known here or must be ordered first. Raises what ``Gemm.bind`` does.
+        """
+        place = _place_of(a)
+        if place is None or _place_of(b) is not place:
+            return None
+        if place is _torch_place and stream is None and not self._in_step(a):
+            return None
+        if out is None:
+            if not self._same_type:
+                return None
+            out = self._new(a, place)
+        elif _place_of(out) is not place:
+            return None
+        key = (place(a), place(b), place(out))
+        kept = self._known.get(key)
+        if kept is None:
+            kept = self._keep(key, a, b, out)
+        kept[0](stream)
+        return out
+
+    def _in_step(self, tensor: Any) -> bool:
+        """Whether PyTorch's current stream is CuPy's: what PyTorch has queued comes before the launch then. Where it is
+        not, DLPack orders the two, on the way through ``Gemm.bind``.
+        """
+        return bool(_raw_stream()(tensor.get_device()) == self._cupy.cuda.get_current_stream().ptr)
+
+    def _new(self, a: Any, place: Place) -> Any:
+        gemm = self._gemm
+        if place is _torch_place:
+            return a.new_empty((gemm.m, gemm.n))
+        return self._cupy.empty((gemm.m, gemm.n), dtype=a.dtype)
+
+    def _keep(self, key: tuple[Any, ...], a: Any, b: Any, out: Any) -> tuple[Any, Any]:
+        bound = self._gemm.bind(a, b, out)
+        # Not the bound GEMM itself, which would keep its arrays alive.
+        kept = self._known[key] = (bound.launch, bound.workspace)
+        while len(self._known) > MOST:
+            del self._known[next(iter(self._known))]
+        return kept

@@ -1,0 +1,139 @@
+"""Block-scaled and weight-stationary tcgen05.mma against their definitions. Scale factors lie where scale_layout, held equal to CuTe's, has them."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stridewright.codegen.emulator import EmulationError
+from stridewright.layout.hardware import scale_layout
+
+from .test_tcgen05_forms import Case, exact, expect, pattern, run_case
+
+SCALE_A, SCALE_B = 256, 384
+"""Columns of the scale factors."""
+
+
+def scaled(kind: str, qualifier: str, group: int, ids: str, step_a: int | str, step_b: int | str) -> str:
+    """ISSUE of a block-scaled mma: `ids` is what a step adds to the descriptor, `step_a` and `step_b` are its columns of scale factors."""
+    return (
+        'ASM("{\\n.reg .pred p;\\nsetp.ne.b32 p, %4, 0;\\n'
+        f'tcgen05.mma.cta_group::{group}.kind::{kind}.block_scale{qualifier} [%0], %1, %2, %3, [%5], [%6], p;\\n}}"'
+        f' :: "r"(slot), "l"(a[i] + base), "l"(b[i] + base), "r"(idesc + ({ids})), "r"((u32)(i > 0)), "r"(slot + {SCALE_A} + {step_a}),'
+        f' "r"(slot + {SCALE_B} + {step_b}) : "memory")'
+    )
+
+
+MX8, MX4, NV4 = "(i << 29) + (i << 4)", "(i % 2 * 2 << 29) + (i % 2 * 2 << 4)", "0"
+# Case, vector, scale type, steps along k.
+CASES: dict[str, tuple[Case, int, str, int]] = {
+    "mxf8f6f4 e4m3": (Case("mxf8f6f4", 128, 64, "e4m3", issue=scaled("mxf8f6f4", "", 1, MX8, 0, 0)), 32, "ue8m0", 4),
+    "mxf8f6f4 e2m1 x e5m2, N = 256": (
+        Case("mxf8f6f4", 128, 256, "e2m1", "e5m2", issue=scaled("mxf8f6f4", ".scale_vec::1X", 1, MX8, 0, 0)), 32, "ue8m0", 4
+    ),
+    "mxf8f6f4 along M and N": (
+        Case("mxf8f6f4", 128, 128, "e5m2", "e4m3", majors=("mn", "mn"), issue=scaled("mxf8f6f4", ".block32", 1, MX8, 0, 0)), 32, "ue8m0", 3
+    ),
+    "mxf4": (Case("mxf4", 128, 64, "e2m1", issue=scaled("mxf4", ".block32", 1, MX4, "i / 2 * 4", "i / 2 * 4")), 32, "ue8m0", 4),
+    "mxf4nvf4, 16 a factor": (
+        Case("mxf4nvf4", 128, 128, "e2m1", issue=scaled("mxf4nvf4", ".block16", 1, NV4, "i * 4", "i * 4")), 16, "ue4m3", 3
+    ),
+    "mxf4nvf4, 32 a factor": (
+        Case("mxf4nvf4", 128, 64, "e2m1", issue=scaled("mxf4nvf4", ".scale_vec::2X", 1, MX4, "i / 2 * 4", "i / 2 * 4")), 32, "ue8m0", 2
+    ),
+    "pair mxf8f6f4": (Case("mxf8f6f4", 256, 128, "e4m3", group=2, issue=scaled("mxf8f6f4", "", 2, MX8, 0, 0)), 32, "ue8m0", 4),
+    "pair mxf4nvf4": (
+        Case("mxf4nvf4", 256, 256, "e2m1", group=2, issue=scaled("mxf4nvf4", ".block16", 2, NV4, "i * 4", "i * 8")), 16, "ue4m3", 2
+    ),
+}  # fmt: skip
+
+
+def put_scales(
+    memory: NDArray[np.uint32], codes: NDArray[np.uint8], kind: str, vector: int, column: int, steps: int
+) -> None:
+    """Scale factors (rows, per instruction * steps) into one block's tensor memory."""
+    rows = -(-codes.shape[0] // 128) * 128
+    layout = scale_layout(kind, rows, vector, 4 if steps > 2 else 2)
+    each = codes.shape[1] // steps
+    cells = memory.view(np.uint8).reshape(128, 2048)
+    for step in range(steps):
+        where = (
+            (step,)
+            if not isinstance(layout.shape[2], tuple)
+            else ((step % layout.shape[2][0], step // layout.shape[2][0]),)
+        )
+        for row in range(codes.shape[0]):
+            for copy in range(4):
+                for number in range(each):
+                    # scale_layout counts a row as (32, groups) and then four copies.
+                    cell = int(layout((((row % 32, row // 32), copy), (0, number)), 0, *where))
+                    cells[cell >> 18, (column + (cell & 0x3FFFF) // 4) * 4 + cell % 4] = codes[
+                        row, step * each + number
+                    ]
+
+
+def factors(codes: NDArray[np.uint8], scale: str) -> NDArray[np.float64]:
+    if scale == "ue8m0":
+        return 2.0 ** (codes.astype(np.float64) - 127)
+    return codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_block_scaled_products(name: str) -> None:
+    case, vector, scale, steps = CASES[name]
+    case = Case(**{**case.__dict__, "options": (("scale", scale),)})
+    before = pattern(case.group)
+    each = (64 if case.kind != "mxf8f6f4" else 32) // vector
+    random = np.random.default_rng(7)
+    low, high = (125, 130) if scale == "ue8m0" else (0x30, 0x41)
+    codes = [random.integers(low, high, (rows, each * steps)).astype(np.uint8) for rows in (case.m, case.n)]
+    half = case.m // case.group
+    for block in range(case.group):
+        put_scales(before[block], codes[0][block * half : (block + 1) * half], case.kind, vector, SCALE_A, steps)
+        put_scales(before[block], codes[1], case.kind, vector, SCALE_B, steps)
+    a, b, after = run_case(case, before, steps, seed=len(name) % 3)
+    values = [
+        operand.astype(np.float32).astype(np.float64) * np.repeat(factors(code, scale), vector, axis=1)
+        for operand, code in zip((a, b), codes, strict=True)
+    ]
+    assert (after == expect(case, before, values[0] @ values[1].T)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[%5]", "[%6 + 126]"), "columns 510"),
+        (('"r"(slot + 256 + 0)', '"r"(slot + 256 + 65536)'), "begin at lane 0"),
+        (('"r"(slot + 256 + 0)', '"r"(slot + 1)'), "differ between the quarters"),
+        (("(i << 29) + (i << 4)", "1u << 23"), "problem|scale|not defined"),
+    ],
+)
+def test_misplaced_scale_factors_are_refused(change: tuple[str, str], message: str) -> None:
+    case = CASES["mxf8f6f4 e4m3"][0]
+    issue = case.issue.replace(*change)
+    assert issue != case.issue
+    noise = np.random.default_rng(8).integers(0, 1 << 32, (1, 128, 512), np.uint32)
+    with pytest.raises(EmulationError, match=message):
+        run_case(Case(**{**case.__dict__, "issue": issue, "options": (("scale", "ue8m0"),)}), noise, 1)
+
+
+def stationary(kind: str) -> str:
+    return (
+        'ASM("{\\n.reg .pred p;\\nsetp.ne.b32 p, %4, 0;\\n'
+        f'tcgen05.mma.ws.cta_group::1.kind::{kind}.collector::b0::discard [%0], %1, %2, %3, p;\\n}}"'
+        ' :: "r"(slot), "l"(a[i] + base), "l"(b[i] + base), "r"(idesc), "r"((u32)(i > 0)) : "memory")'
+    )
+
+
+@pytest.mark.parametrize("m", [32, 64, 128])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "d"),
+    [("f16", "bf16", "f32"), ("tf32", "tf32", "f32"), ("f8f6f4", "e4m3", "f16"), ("i8", "s8", "s32")],
+)
+def test_weight_stationary_products(m: int, kind: str, dtype: str, d: str) -> None:
+    case = Case(kind, m, 64 if m != 32 else 128, dtype, d=d, ws=True, issue=stationary(kind))
+    before = pattern()
+    a, b, after = run_case(case, before)
+    assert (after == expect(case, before, exact(a, b))).all()

@@ -1,0 +1,34 @@
+"""Mutants of the Blackwell kernels that nothing catches, each with the reason: because they compute the same by the rules of the machine, or because a check is
+missing.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+EQUIVALENT: dict[str, str] = {
+    "*/source/no fence after the accumulator is free": (
+        "Another tcgen05.fence::after_thread_sync follows before the first multiply, behind the wait for the slot, and one fence orders after all "
+        "waits before it. It is written at both waits so that each reads alone."
+    ),
+    "*/source/slots are not drained at the end": (
+        "The epilogue has waited for the commit of the last tile, which the same thread issued after those of all slots, and for tensor memory's "
+        "end all warps have met. That the earlier commits have arrived by then is how commits work, in order; the drain does not rely on it."
+    ),
+}
+"""Patterns of names -> why the mutant is no fault."""
+
+GAPS: dict[str, str] = {
+    "*/source/warps do not wait for their lanes": (
+        "Lanes of a warp that execute the same instruction do so together in the emulator, so that between lanes of one warp no race is seen: that "
+        "lane 0 may store the panel before another lane has written its part cannot be shown."
+    ),
+}
+"""Patterns of names -> the fault, and the check that the emulator lacks."""
+
+SURVIVORS = {**EQUIVALENT, **GAPS}
+
+
+def reason(name: str) -> str | None:
+    """Why a mutant with this name may survive; None if it must be caught."""
+    return next((why for pattern, why in SURVIVORS.items() if fnmatchcase(name, pattern)), None)
