@@ -5,6 +5,7 @@ Knows the chip's limits and the kernel family of ``cuda/hopper_gemm.cuh``; knows
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import get_args
 
@@ -12,11 +13,11 @@ from stridewright.layout.hardware.dtypes import data_type
 from stridewright.layout.hardware.fragments import wgmma_n_values
 
 from .config import (
-    OPERAND_FORMATS,
     Cluster,
     GemmConfig,
     Hint,
     Order,
+    Problem,
     Reduce,
     SplitKind,
     Violation,
@@ -250,8 +251,12 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     tile, schedule, epilogue, problem = config.tile, config.schedule, config.epilogue, config.problem
     wrong = list(problem_violations(problem))
     yield from wrong
-    if any(violation.parameter in ("a", "b", "a_major", "b_major", "form") for violation in wrong):
-        return    # a slot's bytes follow from these
+    unknown = {violation.parameter for violation in wrong} & {"a", "b", "d", "a_major", "b_major", "form"}
+    if unknown:
+        # Bytes of slots follow from these; the other rules are those of the plainest problem.
+        plain_problem = dataclasses.replace(Problem(), m=problem.m, n=problem.n, k=problem.k)
+        config = dataclasses.replace(config, problem=plain_problem, fusion=Fusion())
+        problem = plain_problem
     for name, value, plain in (
         ("accumulators", config.pipeline.accumulators, 1),
         ("pair", config.cluster.pair, False),

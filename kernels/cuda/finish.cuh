@@ -6,7 +6,7 @@
 
 // The order and sizes of these are known to the host (codegen/terms.py).
 struct Terms {
-    const float *alpha_given;    // a factor in device memory beside alpha, or null
+    const float *factors[3];     // in device memory, of every sum beside alpha: alpha itself, and the scales of A and of B as a whole; null for none
     const Stored<C_FORMAT>::type *c;
     uint64 c_row_stride;         // elements, as all strides here
     uint64 c_batch_stride;
@@ -48,7 +48,13 @@ struct Finish {
     DEVICE void move_to(uint32 next_batch, uint32 row_end) {
         batch = next_batch;
         m = row_end;
-        if (ALPHA && terms.alpha_given != nullptr) alpha = terms.alpha * *terms.alpha_given;
+        if (ALPHA) {
+            alpha = terms.alpha;
+            #pragma unroll
+            for (int factor = 0; factor < 3; ++factor) {
+                if (terms.factors[factor] != nullptr) alpha *= *terms.factors[factor];
+            }
+        }
     }
 
     // The sum at (row, column) of the kernel's own problem, in which operands may have changed places. What lies outside is computed from the nearest row and column inside,

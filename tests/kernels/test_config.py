@@ -34,7 +34,7 @@ def test_a_tile_of_204_columns_names_the_rule_and_its_neighbours() -> None:
 def test_every_broken_rule_is_reported_at_once() -> None:
     config = GemmConfig(
         arch="sm_80",
-        problem=Problem(m=0, n=-3, k=12, a="f8", d="f64", a_major="mn"),
+        problem=Problem(m=0, n=-3, k=0, a="f8", d="f64", a_major="sideways"),  # type: ignore[arg-type]
         tile=Tile(m=100, n=204, k=48),
         pipeline=Pipeline(stages=1),
         cluster=Cluster(m=3),
