@@ -35,7 +35,7 @@ def test_the_textbook_kernel(strict: bool, numerics: str) -> None:
 
 
 def run_pipeline(
-    tiles: int, depth: int, seed: int = 0, strict: bool = True, **changes: str
+    tiles: int, depth: int, seed: int = 0, strict: bool = True, timeline: bool = False, **changes: str
 ) -> tuple[bool, EmulationResult]:
     random = np.random.default_rng(tiles)
     a, b = (random.integers(-4, 5, (rows, 64 * depth)).astype(ml_dtypes.bfloat16) for rows in (128 * tiles, 64))
@@ -46,7 +46,9 @@ def run_pipeline(
     ]
     source = filled(PIPELINE, PIPELINE_PARTS, **changes)
     args = [*maps, out, np.int32(tiles), np.int32(depth)]
-    result = run_blackwell(source, "pipeline", 1, 192, args, shared=2 * 24576, seed=seed, strict=strict)
+    result = run_blackwell(
+        source, "pipeline", 1, 192, args, shared=2 * 24576, seed=seed, strict=strict, timeline=timeline
+    )
     return bool((out == a.astype(np.float32) @ b.astype(np.float32).T).all()), result
 
 
@@ -82,3 +84,21 @@ def test_a_pair_that_ends_by_a_handshake(strict: bool) -> None:
         right, result = run_pair(seed, strict, SYNC_END="HANDSHAKE")
         assert right
         assert [str(race) for race in result.races] == []
+
+
+def test_the_life_of_an_accumulator_is_on_record() -> None:
+    """With a timeline: columns are allocated, written afresh once a tile, added to, read by all lanes, and given back."""
+    _, result = run_pipeline(3, 2, timeline=True)
+    events = result.tensor_memory
+    assert [event.what for event in (events[0], events[-1])] == ["alloc", "dealloc"]
+    assert all(event.done >= event.issued for event in events)
+    products = [event for event in events if event.what == "mma"]
+    assert len(products) == 3 * 2 * 4
+    assert [event.fresh for event in products] == [number % 8 == 0 for number in range(24)]
+    assert {event.column for event in products} == {0, 64}
+    for tile in range(3):
+        last = max(event.done for event in products[8 * tile : 8 * tile + 8])
+        column = tile % 2 * 64
+        reads = [e for e in events if e.what == "ld" and column <= e.column < column + 64 and e.issued > last]
+        assert {e.lanes for e in reads} == {(0, 32), (32, 32), (64, 32), (96, 32)}
+    assert run_pipeline(1, 1)[1].tensor_memory == ()
