@@ -39,7 +39,7 @@ _IN_FLIGHT = 8
 """Steps that are compiled ahead of the card; each is chosen from the fastest known when it is asked for."""
 _SEARCH_SHARE = 0.7
 _FINALISTS = 8
-_CLOSE = 1.06
+_CLOSE = 1.05
 """First impressions within this of the best reach the finals."""
 _ROUNDS = (5, 8, 12)
 _DROP = 1.01
@@ -333,7 +333,7 @@ class _Run:
             complaint = runner.check()
             if complaint:
                 return self.outcome(candidate, "wrong", complaint, compile_seconds=compile_seconds), None
-            us = runner.screen_us(self.state.best_us or float("inf"), modelled)
+            us = runner.screen_us(modelled)
         except KeyboardInterrupt:
             self.state.attempts.pop(candidate.key, None)  # its end is no fault of the candidate
             raise
