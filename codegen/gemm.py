@@ -9,7 +9,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from stridewright.kernels.orders import packed_table
 from .bind import BoundGemm, OperandError, bind, wrong_major
 from .calls import Calls
 from .division import Division, divide
+from .first_call import gemm as gemm
 from .select import SMS, select
 from .source import KERNEL_NAME, generate
 
@@ -447,24 +448,3 @@ def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:
 def _what_matters(config: GemmConfig) -> Problem:
     """What of the problem the source depends on: types and majors, and the sizes that are baked in."""
     return dataclasses.replace(config.problem, **{name: None for name in "mnk" if name not in config.specialize})
-
-
-def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a") -> Any:
-    """``a @ b.T`` on the current GPU for a (M, K) and b (N, K): sizes, types and majors are read from the arrays.
-
-    The Gemm for a shape is made once and kept. Raises OperandError, naming both shapes, if the arrays do not go
-    together.
-    """
-    shape_a: Any = getattr(a, "shape", ())
-    shape_b: Any = getattr(b, "shape", ())
-    if len(shape_a) != 2 or len(shape_b) != 2 or shape_a[1] != shape_b[1]:
-        shapes = [tuple(int(size) for size in shape) for shape in (shape_a, shape_b)]
-        raise OperandError(
-            f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), for d = a @ b.T; if b is (K, N), pass b.T"
-        )
-    return _gemm_for(shape_a[0], shape_b[0], shape_a[1], arch)(a, b, out=out, stream=stream)
-
-
-@lru_cache(maxsize=256)
-def _gemm_for(m: int, n: int, k: int, arch: str) -> Gemm:
-    return Gemm(m, n, k, arch=arch)
