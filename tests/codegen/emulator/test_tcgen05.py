@@ -61,12 +61,14 @@ def test_a_warp_specialised_pipeline(tiles: int, depth: int, accumulators: str) 
         assert [str(race) for race in result.races] == []
 
 
-def run_pair(seed: int = 0, strict: bool = True, blocks: int = 2, **changes: str) -> tuple[bool, EmulationResult]:
+def run_pair(
+    seed: int = 0, strict: bool = True, blocks: int = 2, timeline: bool = False, **changes: str
+) -> tuple[bool, EmulationResult]:
     random = np.random.default_rng(5)
     a, b = (random.integers(-8, 9, (rows, 64)).astype(ml_dtypes.bfloat16) for rows in (256, 64))
     out = np.zeros((256, 64), np.float32)
     source = filled(PAIR, PAIR_PARTS, **changes)
-    result = run_blackwell(source, "pair", blocks, 128, [a, b, out], seed=seed, strict=strict)
+    result = run_blackwell(source, "pair", blocks, 128, [a, b, out], seed=seed, strict=strict, timeline=timeline)
     return bool((out == a.astype(np.float32) @ b.astype(np.float32).T).all()), result
 
 
