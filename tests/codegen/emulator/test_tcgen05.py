@@ -104,3 +104,11 @@ def test_the_life_of_an_accumulator_is_on_record() -> None:
         reads = [e for e in events if e.what == "ld" and column <= e.column < column + 64 and e.issued > last]
         assert {e.lanes for e in reads} == {(0, 32), (32, 32), (64, 32), (96, 32)}
     assert run_pipeline(1, 1)[1].tensor_memory == ()
+
+
+def test_a_swizzle_counts_from_absolute_addresses() -> None:
+    """A tile staged relative to its own start must start at 1024 bytes, or the descriptor's base offset must say where the pattern starts."""
+    assert not run_textbook(TILE="tile_a + 64")[0]
+    assert not run_textbook(TILE="tile_a + 256")[0]
+    assert run_textbook(TILE="tile_a + 64", BASE="1ull << 49")[0]
+    assert run_textbook(TILE="tile_a + 256", BASE="4ull << 49")[0]
