@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -138,20 +139,28 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -
 
 
 def _arguments(gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix) -> tuple[Any, ...]:
-    from .launch import DevicePointer
-
     first, second = (b, a) if gemm.config.schedule.swap else (a, b)
     rows = (_row_bytes(first), _row_bytes(second), _row_bytes(d))
-    unused = np.zeros(1, dtype="V128")
     maps = gemm.tensor_maps(rows)
+    encoded = [
+        None if tensor_map is None else _encoded(tensor_map, matrix.address)
+        for tensor_map, matrix in ((maps.a, first), (maps.b, second), (maps.d, d), (maps.d_tail, d))
+    ]
+    return kernel_arguments(encoded, d.address, rows[2] // 2, (*gemm.kernel_sizes, gemm.k))
+
+
+def kernel_arguments(maps: Sequence[Any], d: int, pitch: int, sizes: Sequence[int]) -> tuple[Any, ...]:
+    """The kernel's arguments but those of its workspace: encoded tensor maps of its operands, of D and of D's last panels
+    (None where it has none), D's address and pitch (elements), and its m, n and k.
+    """
+    from .launch import DevicePointer
+
+    unused = np.zeros(1, dtype="V128")
     return (
-        _encoded(maps.a, first.address),
-        _encoded(maps.b, second.address),
-        unused if maps.d is None else _encoded(maps.d, d.address),
-        unused if maps.d_tail is None else _encoded(maps.d_tail, d.address),
-        DevicePointer(d.address),
-        np.uint64(rows[2] // 2),
-        *map(np.uint32, (*gemm.kernel_sizes, gemm.k)),
+        *(unused if encoded is None else encoded for encoded in maps),
+        DevicePointer(d),
+        np.uint64(pitch),
+        *map(np.uint32, sizes),
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 # CUdevice_attribute of cuda.h: the compute capability, and the most shared memory a block may opt in to.
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _SHARED_OPTIN = 97
+_MULTIPROCESSORS = 16
+
+# Of layout.hardware.tensor_map, which is not imported for them: a process's first call should not wait for the algebra.
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 128
 
 ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a"}
 
@@ -79,6 +84,11 @@ def shared_bytes_limit(device: int = 0) -> int:
     return _attribute(_SHARED_OPTIN, device)
 
 
+def multiprocessors(device: int = 0) -> int:
+    """The device's streaming multiprocessors."""
+    return _attribute(_MULTIPROCESSORS, device)
+
+
 def architecture(capability: tuple[int, int]) -> str | None:
     """The architecture kernels are generated for on a device of that compute capability, None where there is none yet.
 
@@ -106,17 +116,50 @@ def encode_tensor_map(map: TensorMap, address: int, allocation_bytes: int | None
     """
     import numpy as np
 
-    from stridewright.layout.hardware.tensor_map import MAP_ALIGNMENT, MAP_BYTES
     from stridewright.layout.hardware.tensor_map_driver import driver_arguments, needs_bit_85_cleared, patched
 
-    given = driver_arguments(map.check(address))
+    encoded = encode_numbers(driver_arguments(map.check(address)), address, str(map))
+    if allocation_bytes is not None and needs_bit_85_cleared(map, allocation_bytes, driver_version()):
+        return np.frombuffer(patched(encoded.tobytes()), dtype=encoded.dtype).copy()
+    return encoded
+
+
+class MapNumbers(Protocol):
+    """What cuTensorMapEncodeTiled is called with; ``layout.hardware``'s DriverArguments, or the same from a record."""
+
+    @property
+    def dtype(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def shape(self) -> Sequence[int]: ...
+    @property
+    def strides_bytes(self) -> Sequence[int]: ...
+    @property
+    def box(self) -> Sequence[int]: ...
+    @property
+    def element_strides(self) -> Sequence[int]: ...
+    @property
+    def interleave(self) -> int: ...
+    @property
+    def swizzle(self) -> int: ...
+    @property
+    def l2_promotion(self) -> int: ...
+    @property
+    def oob_fill(self) -> int: ...
+
+
+def encode_numbers(given: MapNumbers, address: int, name: str = "") -> np.ndarray[Any, Any]:
+    """As ``encode_tensor_map``, from the numbers alone, which were checked before; ``name`` for messages."""
+    import numpy as np
+
     handle = cuda_driver()
     if not hasattr(handle, "cuTensorMapEncodeTiled"):
         raise DriverError("this driver has no cuTensorMapEncodeTiled: it must be of CUDA 12.0 or newer")
     # The object must be aligned, and neither ctypes nor numpy promise that: take the aligned part of a larger buffer.
-    storage = np.zeros(MAP_BYTES + MAP_ALIGNMENT, dtype=np.uint8)
-    start = -storage.ctypes.data % MAP_ALIGNMENT
-    encoded = storage[start : start + MAP_BYTES]
+    storage = np.zeros(_MAP_BYTES + _MAP_ALIGNMENT, dtype=np.uint8)
+    start = -storage.ctypes.data % _MAP_ALIGNMENT
+    encoded = storage[start : start + _MAP_BYTES]
     rank = given.rank
     status = handle.cuTensorMapEncodeTiled(
         ctypes.c_void_p(encoded.ctypes.data),
@@ -132,8 +175,5 @@ def encode_tensor_map(map: TensorMap, address: int, allocation_bytes: int | None
         ctypes.c_int(given.l2_promotion),
         ctypes.c_int(given.oob_fill),
     )
-    _check(handle, status, "cuTensorMapEncodeTiled", f"{map} at address {address:#x}")
-    scalar = np.dtype((np.void, MAP_BYTES))
-    if allocation_bytes is not None and needs_bit_85_cleared(map, allocation_bytes, driver_version()):
-        return np.frombuffer(patched(encoded.tobytes()), dtype=scalar).copy()
-    return encoded.view(scalar).copy()
+    _check(handle, status, "cuTensorMapEncodeTiled", f"{name} at address {address:#x}")
+    return encoded.view(np.dtype((np.void, _MAP_BYTES))).copy()

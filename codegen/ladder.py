@@ -6,6 +6,7 @@ which is the last rung.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import re
 import time
@@ -17,7 +18,7 @@ import numpy as np
 
 from stridewright.kernels import ladder
 from stridewright.kernels.config import Epilogue, GemmConfig, Problem
-from stridewright.kernels.hopper import ELEMENT_BYTES
+from stridewright.kernels.hopper import ELEMENT_BYTES, Step
 from stridewright.kernels.ladder import RUNGS, RungDerivation, RungSpec
 from stridewright.kernels.orders import packed_table
 
@@ -57,11 +58,19 @@ def generate(spec: RungSpec, storable: bool = True) -> str:
     after = product_source._assemble([f"ladder/{spec.file}"], taken)
     parts = [_header(derivation)]
     parts += [text for _, text in before]
-    parts += [product_source._step_source(step) for step in derivation.steps]
+    text = "\n".join(text for _, text in after)
+    parts += [product_source._step_source(_used(step, text)) for step in derivation.steps]
     if spec.multiply == "wgmma":
         parts.append(product_source.wgmma_wrapper(spec.tile_n))
     parts += [text for _, text in after]
     return "\n".join(parts)
+
+
+def _used(step: Step, text: str) -> Step:
+    """The step with those of its constants that ``text`` uses: each rung shows what it needs, and nothing else."""
+    return dataclasses.replace(
+        step, constants=tuple(one for one in step.constants if re.search(rf"\b{one.name}\b", text))
+    )
 
 
 def _header(derivation: RungDerivation) -> str:
@@ -313,7 +322,8 @@ class Rung:
         """
         import ml_dtypes
 
-        from .emulator import TensorMapArgument, emulate_ptx
+        from .emulator import EmulationError, TensorMapArgument, emulate_ptx
+        from .ladder_where import legend, placed
 
         a, b = self.problem._host_operand(a, "a", self.m), self.problem._host_operand(b, "b", self.n)
         d = np.full((self.m, self.n), np.nan, dtype=ml_dtypes.bfloat16)
@@ -325,22 +335,28 @@ class Rung:
         )
         ptx = self.ptx
         start = time.perf_counter()
-        result = emulate_ptx(
-            ptx,
-            KERNEL_NAME,
-            self.grid(sms),
-            (self.threads, 1, 1),
-            arguments,
-            cluster=self.cluster,
-            shared=self.derivation.shared_bytes,
-            seed=seed,
-            strict=strict,
-            numerics=numerics,
-            progress=progress,
-        )
+        try:
+            result = emulate_ptx(
+                ptx,
+                KERNEL_NAME,
+                self.grid(sms),
+                (self.threads, 1, 1),
+                arguments,
+                cluster=self.cluster,
+                shared=self.derivation.shared_bytes,
+                seed=seed,
+                strict=strict,
+                numerics=numerics,
+                progress=progress,
+            )
+        except EmulationError as error:
+            error.args = (legend(self.derivation, str(error)), *error.args[1:])
+            raise
         seconds = time.perf_counter() - start
+        races = placed(self.derivation, result.races)
+        result = dataclasses.replace(result, races=races)
         return GemmEmulation(
-            d=d, races=result.races, conflicts=result.bank_conflicts, timeline=None, seconds=seconds, result=result
+            d=d, races=races, conflicts=result.bank_conflicts, timeline=None, seconds=seconds, result=result
         )
 
 

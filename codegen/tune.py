@@ -13,6 +13,7 @@ import contextlib
 import logging
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from . import space
 from .compile_pool import Compiled, CompilePool, Compiler
 from .measure import median_interval
 from .tune_bench import Bench, GpuBench, Runner
-from .tune_plan import Walks, estimate, starting_points
+from .tune_plan import Walks, estimate, family, starting_points
 from .tune_state import Candidate, Outcome, TuneState, read_state
 from .tuned.device import TuningDevice
 from .tuned.store import Place, Store
@@ -34,12 +35,13 @@ SECONDS = 20.0
 """Time for one problem unless told otherwise."""
 
 STARTING = 24
-_LEADERS = 3
+_LEADERS = 4
 _IN_FLIGHT = 8
 """Steps that are compiled ahead of the card; each is chosen from the fastest known when it is asked for."""
 _SEARCH_SHARE = 0.7
 _FINALISTS = 8
-_CLOSE = 1.06
+_OF_A_FAMILY = 3
+_CLOSE = 1.05
 """First impressions within this of the best reach the finals."""
 _ROUNDS = (5, 8, 12)
 _DROP = 1.01
@@ -296,10 +298,25 @@ class _Run:
         return [Candidate(config, leaders[0].dependent) for config in steps]
 
     def leaders(self) -> list[Candidate]:
-        found: dict[GemmConfig, Candidate] = {}
+        """The fastest of each of the fastest families: steps from variants of one tile would lead to its variants only."""
+        found: dict[tuple[object, ...], Candidate] = {}
         for outcome in self.state.measured():
-            found.setdefault(outcome.candidate.config, outcome.candidate)
+            found.setdefault(family(outcome.candidate.config), outcome.candidate)
         return list(found.values())[:_LEADERS]
+
+    def finalists(self) -> list[Candidate]:
+        """The fastest that are close to the best, not more than a few of a family."""
+        ranked = self.state.measured()
+        taken: Counter[tuple[object, ...]] = Counter()
+        found: list[Candidate] = []
+        for outcome in ranked:
+            if (outcome.us or 0.0) > _CLOSE * (ranked[0].us or 0.0) or len(found) == _FINALISTS:
+                break
+            kind = family(outcome.candidate.config)
+            if taken[kind] < _OF_A_FAMILY:
+                taken[kind] += 1
+                found.append(outcome.candidate)
+        return found
 
     def outcome(self, candidate: Candidate, status: Any, reason: str = "", **more: Any) -> Outcome:
         return Outcome(candidate, status, reason, modelled_us=1e6 * estimate(candidate.config, self.sms), **more)
@@ -333,7 +350,7 @@ class _Run:
             complaint = runner.check()
             if complaint:
                 return self.outcome(candidate, "wrong", complaint, compile_seconds=compile_seconds), None
-            us = runner.screen_us(self.state.best_us or float("inf"), modelled)
+            us = runner.screen_us(modelled)
         except KeyboardInterrupt:
             self.state.attempts.pop(candidate.key, None)  # its end is no fault of the candidate
             raise
@@ -350,10 +367,9 @@ class _Run:
         tuning; slower ones drop out. The winner is the best from now on.
         """
         self.phase = "finals"
-        ranked = self.state.measured()
-        if not ranked:
+        close = self.finalists()
+        if not close:
             return
-        close = [one.candidate for one in ranked if (one.us or 0.0) <= _CLOSE * (ranked[0].us or 0.0)][:_FINALISTS]
         runners = self.open_all([*close, *(one.twin for one in close[:2]), untuned])
         if not runners:
             return

@@ -6,7 +6,8 @@ the one it is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stridewright.kernels.config import GemmConfig, Problem
@@ -22,10 +23,16 @@ RELATIVE_ERROR = 2.0**-7
 as much again. It catches wrong tiles where K is so deep that the bound of a single element says little.
 """
 
-_SCREEN_US = 2000.0
-_SCREENED = 3
-_FINAL_US = 4000.0
-_HOPELESS = 1.3
+_REPLAY_US = 4000.0
+"""Length of a replay of the reference and in the finals; a candidate's first one is half as long."""
+_SETTLE_US = 20_000.0
+"""How long the reference runs before a candidate that keeps the tensor cores busy: at its power limit the card takes some
+milliseconds to come down to the clock that it can keep, and a pause is enough to leave it (on an H200 a product of 4096 cubed
+takes 171 us after a pause and 195 us without one, and another configuration is the fastest).
+"""
+_BUSY_FLOPS = 3.5e14
+"""Floating-point operations a second from which power is what limits."""
+_SCREENED = 2
 
 
 class Runner(Protocol):
@@ -35,10 +42,8 @@ class Runner(Protocol):
         """What is wrong with its result in a poisoned output, or nothing."""
         ...
 
-    def screen_us(self, limit_us: float, expected_us: float) -> float:
-        """A first impression of its microseconds a product; it may stop early where it is far beyond ``limit_us``.
-        ``expected_us``, a model's word, tells how often to run it.
-        """
+    def screen_us(self, expected_us: float) -> float:
+        """A first impression of its microseconds a product. ``expected_us``, a model's word, tells how often to run it."""
         ...
 
 
@@ -81,6 +86,8 @@ class GpuBench:
         self._device = device
         self._problem = problem
         self._buffers: list[Buffers] = rotation(*sizes_of(problem), problem.a)
+        self._reference: GraphLoop | None = None
+        self._reference_us = 0.0
 
     @property
     def device(self) -> TuningDevice:
@@ -96,7 +103,8 @@ class GpuBench:
         problem = self._problem
         kinds = {name: getattr(problem, name) for name in ("a", "b", "d", "a_major", "b_major")}
         gemm = Gemm(*sizes_of(problem), **kinds, arch=config.arch, config=config)
-        return GpuRunner(gemm_launches(gemm, self._buffers, dependent), self._buffers[0], problem.d)
+        self._run_reference(self._settle_us())
+        return GpuRunner(self, gemm_launches(gemm, self._buffers, dependent), self._buffers[0], problem.d)
 
     def rounds(self, runners: Mapping[str, Runner], rounds: int) -> dict[str, list[float]]:
         """Interleaved replays of a graph of each."""
@@ -107,6 +115,41 @@ class GpuBench:
             assert isinstance(runner, GpuRunner)
             loops[name] = runner.final_loop()
         return measure_rounds(loops, rounds, warm=1)
+
+    def _settle_us(self) -> float:
+        from .space import sizes_of
+
+        m, n, k = sizes_of(self._problem)
+        busy = self._reference_us > 0 and 2e6 * m * n * k / self._reference_us > _BUSY_FLOPS
+        return _SETTLE_US if busy else _REPLAY_US
+
+    def _run_reference(self, us: float) -> list[Callable[[], float]]:
+        """Starts the reference for about ``us`` microseconds, so that what follows finds the card as a long run would."""
+        loop = self._reference
+        if loop is None:
+            return []
+        return [loop.enqueue() for _ in range(max(1, round(us / (loop.products * self._reference_us))))]
+
+    def against_reference(self, loop: GraphLoop) -> float:
+        """Microseconds a product of ``loop``, by its ratio to the reference that runs before and after it without a pause:
+        so that a drifting clock cancels. The first loop becomes the reference.
+        """
+        if self._reference is None:
+            self._reference, self._reference_us = loop, loop.replay_us()
+            times = [wait() for wait in self._run_reference(_SETTLE_US)]
+            self._reference_us = times[-1]
+            return self._reference_us
+        self._run_reference(self._settle_us() / 2)
+        long = self._reference.products * self._reference_us > 2 * _REPLAY_US
+        if not long:
+            loop.enqueue()  # the first replay uploads the graph
+        started = [self._run_reference(1.0)[0]]
+        for _ in range(1 if long else _SCREENED):
+            started += [loop.enqueue(), self._run_reference(1.0)[0]]
+        times = [wait() for wait in started]
+        turns = zip(times[::2], times[1::2], times[2::2], strict=False)
+        ratios = [2 * own / (before + after) for before, own, after in turns]
+        return statistics.fmean(ratios) * self._reference_us
 
     def alive(self) -> bool:
         """Whether the device can still be waited for."""
@@ -122,7 +165,8 @@ class GpuBench:
 class GpuRunner:
     """The launches of one candidate over all sets of buffers, ``first`` the set that is checked."""
 
-    def __init__(self, launches: list[Launch], first: Buffers, dtype: str) -> None:
+    def __init__(self, bench: GpuBench, launches: list[Launch], first: Buffers, dtype: str) -> None:
+        self._bench = bench
         self._launches = launches
         self._first = first
         self._dtype = dtype
@@ -140,14 +184,12 @@ class GpuRunner:
             return f"relative error {found.relative_error:.3g}, and {RELATIVE_ERROR:.3g} would be much"
         return ""
 
-    def screen_us(self, limit_us: float, expected_us: float) -> float:
-        """The least of three replays of about two milliseconds; of one where it is hopeless."""
+    def screen_us(self, expected_us: float) -> float:
+        """Its time beside the reference."""
         from .measure import GraphLoop, repeats_for
 
-        loop = GraphLoop(self._launches, repeats_for(expected_us, len(self._launches), _SCREEN_US))
-        self._us = loop.replay_us()
-        if self._us <= _HOPELESS * limit_us:
-            self._us = min(self._us, *(loop.replay_us() for _ in range(_SCREENED)))
+        repeats = repeats_for(expected_us, len(self._launches), _REPLAY_US / 2)
+        self._us = self._bench.against_reference(GraphLoop(self._launches, repeats))
         return self._us
 
     def final_loop(self) -> GraphLoop:
@@ -155,6 +197,6 @@ class GpuRunner:
         from .measure import GraphLoop, repeats_for
 
         if self._loop is None:
-            repeats = repeats_for(self._us, len(self._launches), _FINAL_US) if self._us else None
-            self._loop = GraphLoop(self._launches, repeats, _FINAL_US)
+            repeats = repeats_for(self._us, len(self._launches), _REPLAY_US) if self._us else None
+            self._loop = GraphLoop(self._launches, repeats, _REPLAY_US)
         return self._loop

@@ -139,6 +139,18 @@ def _likely_splits(config: GemmConfig, sms: int) -> Iterator[Split]:
     yield Split(kind="stream")
 
 
+def family(config: GemmConfig) -> tuple[object, ...]:
+    """What a configuration has in common with those that differ from it in order, hints, panels, slots or specialization
+    only: they mostly differ by a percent, families by tens of them.
+
+    >>> family(GemmConfig()) == family(GemmConfig().replace(order="row", stages=3)) != family(GemmConfig().replace(tile_n=64))
+    True
+    """
+    schedule = config.schedule
+    tile = (config.tile.m, config.tile.n)
+    return (schedule.kind, schedule.consumers, schedule.swap, tile, config.cluster, config.split.kind)
+
+
 class Walks:
     """Steps from configurations to their neighbours, each neighbour handed out once."""
 

@@ -247,8 +247,13 @@ class RungDerivation:
     staged: bool
     """Whether results leave through shared memory: the rung does that, and D's rows are multiples of 16 bytes."""
     steps: tuple[Step, ...]
-    shared_bytes: int
-    """Dynamic shared memory to ask for, alignment included."""
+    shared_map: tuple[tuple[str, int, int], ...]
+    """(what, offset, bytes) of each part of the dynamic shared memory."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory to ask for, alignment included; 0 for the rung that has none."""
+        return sum(part[2] for part in self.shared_map) + ALIGNMENT if self.shared_map else 0
 
     def tensor_maps(
         self,
@@ -303,22 +308,27 @@ def derive(spec: RungSpec, storable: bool = True) -> RungDerivation:
         raise ValueError(f"rung {spec.number} is the product's kernel: Gemm(m, n, k).derivation has its derivation")
     staged = spec.staged and storable
     if spec.multiply == "fma":
-        return RungDerivation(spec, False, tuple(_plain_steps(spec)), 0)
-    uses = _shared_uses(spec)
-    steps = (*_tile_steps(spec, staged), _shared_step(uses), *_result_steps(spec))
-    return RungDerivation(spec, staged, steps, sum(uses.values()) + ALIGNMENT)
+        return RungDerivation(spec, False, tuple(_plain_steps(spec)), ())
+    shared_map = tuple(_shared_map(spec))
+    steps = (*_tile_steps(spec, staged), _shared_step(shared_map), *_result_steps(spec))
+    return RungDerivation(spec, staged, steps, shared_map)
 
 
-def _shared_uses(spec: RungSpec) -> dict[str, int]:
+def _shared_map(spec: RungSpec) -> Iterator[tuple[str, int, int]]:
     def tile_bytes(rows: int) -> int:
         return int(cosize(swizzled_tile(rows, spec.tile_k).layout)) * ELEMENT_BYTES
 
-    return {
-        "A_OFFSET": tile_bytes(spec.tile_m) * spec.stages,
-        "B_OFFSET": tile_bytes(spec.tile_n) * spec.stages,
-        "STAGING_OFFSET": spec.consumers * spec.staging_buffers * 64 * PANEL_COLUMNS * ELEMENT_BYTES,
-        "BARRIERS_OFFSET": 8 * (2 * spec.stages if spec.stages > 1 else 1),
+    lengths = {
+        "tiles of A": tile_bytes(spec.tile_m) * spec.stages,
+        "tiles of B": tile_bytes(spec.tile_n) * spec.stages,
+        "staging of D": spec.consumers * spec.staging_buffers * 64 * PANEL_COLUMNS * ELEMENT_BYTES,
+        "barriers": 8 * (2 * spec.stages if spec.stages > 1 else 1),
     }
+    offset = 0
+    for use, length in lengths.items():
+        if length:
+            yield use, offset, length
+        offset += length
 
 
 def _plain_steps(spec: RungSpec) -> Iterator[Step]:
@@ -470,16 +480,23 @@ def _count(shape: object) -> int:
     return shape if isinstance(shape, int) else int(size(Layout(shape)))
 
 
-def _shared_step(uses: dict[str, int]) -> Step:
-    offset, constants = 0, []
-    for name, length in uses.items():
-        if length:
-            constants.append(Constant("uint32", name, offset))
-        offset += length
+_OFFSETS = {
+    "tiles of A": "A_OFFSET",
+    "tiles of B": "B_OFFSET",
+    "staging of D": "STAGING_OFFSET",
+    "barriers": "BARRIERS_OFFSET",
+}
+
+
+def _shared_step(shared_map: tuple[tuple[str, int, int], ...]) -> Step:
+    used = sum(length for _, _, length in shared_map)
     return Step(
         title="Shared memory",
-        notes=(f"{offset + ALIGNMENT} bytes to ask for: {ALIGNMENT} more, so that offset 0 can be a multiple of it.",),
-        constants=tuple(constants),
+        notes=(
+            *(f"{offset:>7} .. {offset + length:>7}  {use}" for use, offset, length in shared_map),
+            f"{used + ALIGNMENT} bytes to ask for: {ALIGNMENT} more, so that offset 0 can be a multiple of it.",
+        ),
+        constants=tuple(Constant("uint32", _OFFSETS[use], offset) for use, offset, _ in shared_map),
     )
 
 

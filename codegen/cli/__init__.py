@@ -15,6 +15,7 @@ import typer
 from . import (
     bench_commands,
     cache_commands,
+    check_commands,
     draw_commands,
     gemm_commands,
     ladder_commands,
@@ -59,6 +60,7 @@ tune_commands.register(app)
 ladder_commands.register(app)
 cache_commands.register(app)
 bench_commands.register(app)
+check_commands.register(app)
 
 
 def main() -> None:

@@ -100,6 +100,10 @@ def bench(
     sustained: Annotated[
         bool, typer.Option("--sustained", help="Let each also run alone for seconds, until power limits it.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="Whose speed of light: A100, H100, H200, B200; the GPU's own if not given."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure kernels beside cuBLASLt's first choice and the best of its list, on the GPU.
@@ -110,12 +114,12 @@ def bench(
     listed = listed_shapes(m, n, k, shapes)
     if rounds < 1 or algorithms < 0:
         raise ValueError(f"--rounds {rounds} --algorithms {algorithms}: at least 1 round, and no negative number")
-    require_gpu(listed[0][1:])
-    from stridewright.codegen import nvml
+    from stridewright.codegen import nvml, speed_of_light
     from stridewright.codegen.bench import bench_shape
-    from stridewright.codegen.speed_of_light import current
 
-    device = current()
+    roof = None if device is None else speed_of_light.device_named(device)
+    require_gpu(listed[0][1:])
+    roof = roof or speed_of_light.current()
     gpu = nvml.gpu_or_none()
     records, right = [], True
     for name, *sizes in listed:
@@ -125,21 +129,19 @@ def bench(
             result = bench_shape(
                 *shape,
                 ours,
-                device,
+                roof,
                 rounds=rounds,
                 most_algorithms=algorithms,
                 sustained=_SUSTAINED_SECONDS if sustained else 0.0,
             )
         right = right and result.passed and not any(why.startswith("wrong result") for _, why in result.refused)
-        lights = speed_of_light_of(result, device)
+        lights = speed_of_light_of(result, roof)
         records.append({"name": name, **result.record(), "speed_of_light": [light.record() for light in lights]})
         if not as_json:
             console().print("\n".join(report_lines(name, result, lights)), markup=False)
     if as_json:
         described = None if gpu is None else gpu.describe()
-        print_json(
-            {"on": "gpu", "device": device, "gpu": described, "checked": True, "right": right, "shapes": records}
-        )
+        print_json({"on": "gpu", "device": roof, "gpu": described, "checked": True, "right": right, "shapes": records})
     raise typer.Exit(RIGHT if right else WRONG)
 
 

@@ -28,6 +28,7 @@ from .ptx_text import parse_number
 from .report import EmulationResult
 from .scheduler import Machine
 from .tensor_copy import BoundTensorMap
+from .tensor_log import TensorLog
 from .translate import PARAM_WINDOW, Parameter, Program, program_of
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ def emulate_ptx(
     """Executes a kernel's PTX and checks it. Arrays among the arguments are read and written in place.
 
     Args:
-        ptx: the PTX text (sm_90a).
+        ptx: the PTX text (sm_90a, sm_100a, sm_103a; what is Blackwell's was never compared with a Blackwell).
         kernel: the name of the `.entry`.
         grid, block, cluster: sizes in blocks, threads, blocks; one to three integers.
         args: in the order of the parameters: a numpy array is a pointer to it, a numpy scalar goes by value, a Python number by the
@@ -345,9 +346,9 @@ def emulate_ptx(
         shared: bytes of dynamic shared memory.
         seed: 0 completes asynchronous work in the order of issue; any other number chooses a legal order at random.
         strict: every documented fence and wait is demanded; otherwise what NVIDIA's compilers rely on passes.
-        numerics: "float32" sums wgmma in float32, "hardware" gives the bits of an H200.
+        numerics: "float32" sums wgmma and tcgen05.mma in float32, "hardware" gives the bits of an H200, and for tcgen05.mma those of a published model.
         check_races: whether accesses are checked for races (slower).
-        timeline: whether events are recorded and given modelled times (slower): the result's `timeline`.
+        timeline: whether events are recorded and given modelled times (slower): the result's `timeline`; also its `tensor_memory`, without times.
         progress: called about five times a second with a Progress.
 
     Returns:
@@ -372,6 +373,8 @@ def emulate_ptx(
         raise EmulationError(str(fault)) from fault
     recorder = recording_machine(launch) if timeline else None
     machine = Machine(launch) if recorder is None else recorder
+    if timeline:
+        machine.tensor_log = TensorLog()
     if progress is not None:
         machine.watch = Watch(machine, progress)
     begun = time.perf_counter()
@@ -391,4 +394,5 @@ def emulate_ptx(
         races=launch.checks.races(),
         bank_conflicts=launch.banks.records(),
         timeline=None if recorder is None else recorder.timeline(),
+        tensor_memory=() if machine.tensor_log is None else machine.tensor_log.events(),
     )

@@ -283,11 +283,15 @@ def tensor_store(
     """cp.async.bulk.tensor out of shared memory, and cp.reduce.async.bulk.tensor."""
     launch, machine = g.cta.launch, g.cta.machine
     shared = g.cta.shared
+    made: set[tuple[int, ...]] = set()
     for lane, (at, start, *where) in each_thread(g, m, tensor, source, *coordinates):
         bound = launch.tensor_map(at, g.cta)
         position = tuple(signed(one, 32) for one in where)
         ranges = _box_ranges(bound, position, start, four, store=True)
-        issued = _issued_store(g, lane)
+        # The chip's instruction is a warp's: lanes that name one copy do not race with each other (CuTe's kernels store with whole warps).
+        key = ((g.base + lane) // 32, at, start, *where)
+        issued = None if key in made else _issued_store(g, lane)
+        made.add(key)
 
         def move(
             bound: Any = bound, position: Any = position, start: int = start, at: int = g.at, issued: Any = issued

@@ -21,7 +21,7 @@ from .operands import CHUNK, ChunkTable, chunk_union, read_chunks
 from .ops_barrier import Who, phase_check
 from .ops_copy import each_thread
 from .tcgen05_mma import Form, Step, check_accumulator, mma_form, operand_tables, scale_columns_of
-from .tcgen05_queue import Commit, Mma, Move
+from .tcgen05_queue import Commit, Mma, Move, Operation
 from .tensor_state import TensorState, state_of
 from .tmem import EVERY_GROUP, LANE_GROUP, TensorMemoryError, cells, split_address
 from .tmem_races import TensorRaces
@@ -50,6 +50,17 @@ def _members(g: Gang, state: TensorState, group: int, what: str) -> tuple[Cta, .
             )
         state_of(peer).use_group(group, g)
     return members
+
+
+def _log(
+    g: Gang, lane: int, operation: Operation, lanes: tuple[int, int], column: int, columns: int, fresh: bool = False
+) -> None:
+    log = g.cta.machine.tensor_log
+    if log is not None:
+        operation.events = [
+            log.note(g, cta, operation.name, lanes, column, columns, thread=g.base + lane, fresh=fresh)
+            for cta in operation.ctas
+        ]
 
 
 # -- mma -------------------------------------------------------------------------------------------------------------------------
@@ -170,7 +181,9 @@ def tcgen05_mma(
             cta.cluster.tensor.operation(g, lane, ("mma", form.key, at), ("cp", "shift"), memory, shared)
         enabled = _enabled(words) if words and any(words) else None
         cta.machine.multiplies += 1
-        state.queue(g.base + lane).push(Mma(g.at, members, form, step, at, bool(keep), scale if keep else 0, enabled))
+        operation = Mma(g.at, members, form, step, at, bool(keep), scale if keep else 0, enabled)
+        _log(g, lane, operation, (at[0], LANES - at[0]), at[1], form.columns, not keep)
+        state.queue(g.base + lane).push(operation)
 
 
 # -- cp --------------------------------------------------------------------------------------------------------------------------
@@ -244,7 +257,9 @@ def tcgen05_copy(g: Gang, m: Any, group: int, shape: str, multicast: str, addres
                     found.words[lanes[:, copy], column : column + words.shape[1]] = words
                     found.written[lanes[:, copy], column : column + words.shape[1]] = True
 
-        state.queue(g.base + lane).push(Move("cp", g.at, members, move, shape == "4x256b"))
+        operation = Move("cp", g.at, members, move, shape == "4x256b")
+        _log(g, lane, operation, (0, LANES), column, size // 4)
+        state.queue(g.base + lane).push(operation)
 
 
 @functools.lru_cache(maxsize=8)

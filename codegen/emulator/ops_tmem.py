@@ -132,11 +132,18 @@ def tmem_alloc(g: Gang, address: Value, columns: Value, group: int) -> bool:
         other.granted[gang] = column_found
     for one in members:
         one.memory.take(column_found, count, group, where)
+        _log_columns(g, one, "alloc", column_found, count)
         races = g.cta.cluster.tensor
         if races is not None:
             races.allocated(one.cta, cells(EVERY_GROUP, column_found, count))
     _store_address(g, target, column_found)
     return True
+
+
+def _log_columns(g: Gang, state: TensorState, what: str, column: int, columns: int) -> None:
+    log = g.cta.machine.tensor_log
+    if log is not None:
+        log.note(g, state.cta, what, (0, 128), column, columns, done=True)
 
 
 def _store_address(g: Gang, target: int, column: int) -> None:
@@ -164,6 +171,7 @@ def tmem_dealloc(g: Gang, address: Value, columns: Value, group: int) -> bool:
     members = [state] if group == 1 else [state, state_of(state.peer)]
     for one in members:
         one.memory.free(column, count, group)
+        _log_columns(g, one, "dealloc", column, count)
         if races is not None and 0 <= column <= 512 - count:
             races.released(g, row, one.cta, cells(EVERY_GROUP, column, count))
         g.cta.machine.wake(one.waiters)
@@ -400,6 +408,7 @@ def tmem_load(
         if not lenient:
             load.pending.add(warp)
             state.loads.setdefault(warp, []).append(load)
+        _log_warp(g, state, warp, reach, "ld")
     if load.late:
         cta.machine.fly(load)
     whole = m is None or m is g.mask
@@ -417,6 +426,15 @@ def tmem_load(
             R[slot] = value[g.lane].item() if g.lane >= 0 and value.__class__ is np.ndarray else value
         else:
             R[slot] = fragment
+
+
+def _log_warp(g: Gang, state: TensorState, warp: int, reach: _Reach, what: str) -> None:
+    log = g.cta.machine.tensor_log
+    if log is not None:
+        for start, width in reach.form.runs:
+            lanes = (reach.lane, reach.form.lanes)
+            number = log.note(g, state.cta, what, lanes, reach.column + start, width, warp=warp)
+            state.logged.setdefault((warp, what), []).append(number)
 
 
 class _Store:
@@ -462,6 +480,7 @@ def tmem_store(
             cta.machine.fly(store)
         else:
             reach.write(table[:, lanes])
+        _log_warp(g, state, warp, reach, "st")
 
 
 def tmem_wait(g: Gang, m: Any, kind: str) -> None:
@@ -477,5 +496,7 @@ def tmem_wait(g: Gang, m: Any, kind: str) -> None:
         else:
             for store in state.stores.pop(warp, ()):
                 store.complete()
+        if cta.machine.tensor_log is not None:
+            cta.machine.tensor_log.done(state.logged.pop((warp, kind), []))
         if races is not None:
             races.waited(cta.rank * races.races.warps + warp, kind)

@@ -72,12 +72,33 @@ class BankConflicts:
 
 
 @dataclass(frozen=True)
+class TensorEvent:
+    """Something that used tensor memory, from its issue until it was done.
+
+    `what`: "alloc", "dealloc", "mma", "cp", "ld" or "st". `issued` and `done` say in which order things happened: both count the beginnings and ends of these
+    events, which have no times (`done` -1: it never was). An mma, cp is done when its bits have moved, an ld or st when it was waited for. `lanes`: of
+    the first, and how many; `fresh`: an mma that does not accumulate.
+    """
+
+    block: tuple[int, int, int]
+    what: str
+    issued: int
+    done: int
+    lanes: tuple[int, int]
+    column: int
+    columns: int
+    who: str
+    place: str
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
 class EmulationResult:
     """The outcome of a kernel that ran to its end. Output arrays were written in place.
 
     `instructions`: PTX instructions executed, each once for a group of threads that run together. `seconds`: wall time of the run, without parsing
     and translation, which `translate_seconds` has. `races`: empty if every access was ordered and every rule kept.
-    `bank_conflicts`: one record for each instruction that reads or writes shared memory.
+    `bank_conflicts`: one record for each instruction that reads or writes shared memory. `tensor_memory`: with a timeline, what was done to tensor memory.
     """
 
     kernel: str
@@ -93,6 +114,7 @@ class EmulationResult:
     races: tuple[Race, ...] = ()
     bank_conflicts: tuple[BankConflicts, ...] = ()
     timeline: Any = None
+    tensor_memory: tuple[TensorEvent, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     @property

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .cta import Barrier, NamedBarrier
     from .launch import Launch
     from .ops_order import Polling
+    from .tensor_log import TensorLog
 
 RESIDENT = 132
 """Blocks that may run at once: the SMs of an H200, one block on each."""
@@ -68,6 +69,7 @@ class Machine:
         self.multiplies = 0
         self.ended = 0
         self.watch: Callable[[], None] | None = None
+        self.tensor_log: TensorLog | None = None
         self.room = self._room()
 
     # -- the loop ----------------------------------------------------------------------------------------------------------------

@@ -25,9 +25,10 @@ MOST_STEPS = 8
 class Operation:
     """Something that a thread issued. `name`: mma, cp, shift or commit; `place`: the instruction; `ctas`: the blocks it uses."""
 
-    __slots__ = ("ctas", "name", "place")
+    __slots__ = ("ctas", "events", "name", "place")
 
     def __init__(self, name: str, place: int, ctas: Sequence[Cta]) -> None:
+        self.events: list[int] = []
         self.name = name
         self.place = place
         self.ctas = ctas
@@ -202,18 +203,25 @@ class Queue:
         operations = self.operations
         first = operations.pop(number)
         self.place = first.place
+        log = self.cta.machine.tensor_log
         if not isinstance(first, Mma):
             first.run()
+            if log is not None:
+                log.done(first.events)
             return
-        steps = [first.step]
+        steps, events = [first.step], [first.events]
         if self.cta.launch.numerics == "float32":
             while len(steps) < MOST_STEPS and number < len(operations):
                 following = operations[number]
                 if not isinstance(following, Mma) or not following.continues(first):
                     break
                 steps.append(following.step)
+                events.append(following.events)
                 del operations[number]
         first.run_steps(steps)
+        if log is not None:
+            for one in events:
+                log.done(one)
 
     def describe(self) -> str:
         """For reports."""

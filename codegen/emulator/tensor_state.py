@@ -27,6 +27,7 @@ class TensorState:
         self.loads: dict[int, list[Any]] = {}
         self.stores: dict[int, list[Any]] = {}
         self.waiters: list[Gang] = []
+        self.logged: dict[tuple[int, str], list[int]] = {}
         self.group = 0
         self.offer: tuple[str, int, int, Any] | None = None
         """What a warp of this block asks for together with one of the pair's other block: (what, column, columns, gang)."""

@@ -2,6 +2,7 @@
 
 `emulate_ptx(..., timeline=True)` gives one as `EmulationResult.timeline`. It records the events of every block that is emulated and replays
 them with the costs of `timeline_model`. benchmarks/timeline_hopper.py holds the model against times measured on an H200.
+Of Blackwell nothing was measured: tensor cores multiply at the rate that NVIDIA states, and all else is as on an H200.
 Not modelled: bank conflicts of what wgmma and the copy engine read, several blocks on one SM, divergent sides of one warp taking turns, warps that compete for an
 issue slot, caches other than by a fixed latency and a share of bandwidth, and the difference between PTX and the machine's instructions. Seen to be off by more
 than 15 %: rows whose pitch is no multiple of 32 bytes (too fast), few blocks that all load at a high clock (too fast, L2 has a clock of its own), and clusters in which a

@@ -55,6 +55,10 @@ class CostModel:
     L2's), and a little."""
     barrier_latency: float = 20.0
     """From the last arrival at a barrier in shared memory to whoever waits. An assumption: less than a shared-memory load and its use, about 30 clocks."""
+    umma_latency: float = 64.0
+    """From the end of a tcgen05.mma to its commit's arrival. An assumption; nothing of Blackwell was measured here."""
+    tensor_columns_moved: float = 1.0
+    """Columns of 32 lanes of tensor memory that a warp loads or stores in a clock. An assumption."""
     wgmma_latency: float = 32.0
     """From the end of a wgmma's multiplies to a warpgroup that waits for it. An assumption; it is short against the multiplies of a slot."""
     instruction_clocks: float = 2.0
@@ -72,6 +76,17 @@ class CostModel:
         """
         read = (n + (0 if from_registers else 64)) * 32 / self.shared_bytes_per_clock
         return max(n / self.tensor_columns_per_clock, read)
+
+    def umma_clocks(self, rows: int, n: int, group: int) -> float:
+        """Clocks that a tcgen05.mma of `rows` rows in each block, `n` columns of D and 32 bytes of K takes: of its multiplies, or of reading its operands
+        from shared memory, whichever is longer. 8192 operations a clock of an SM with 16-bit operands (2.25 dense PFLOPS, NVIDIA Blackwell
+        data sheet), so 128 rows take n / 2 clocks alone and n / 2 as a pair with twice the rows; fewer rows take as long, an assumption. Not measured.
+
+        >>> CostModel().umma_clocks(128, 256, 1), CostModel().umma_clocks(128, 256, 2), CostModel().umma_clocks(128, 64, 1)
+        (128.0, 128.0, 48.0)
+        """
+        read = (rows + n / group) * 32 / self.shared_bytes_per_clock
+        return max(n / 2, read)
 
     def mma_clocks(self, m: int, n: int, k: int, bits: int) -> float:
         """Clocks of the SM that one warp's mma.sync takes, if the other three tensor cores have as much to do.

@@ -10,6 +10,7 @@ A stream is the events of one gang. Each event is (kind, instructions issued sin
     store               (bytes, thread)                 one out of it; commit: threads; drain: (threads, pending, read)
     wgmma               (n, a from registers)           64 rows and 32 bytes of K; commit_wgmma; wait_wgmma: pending
     mma                 (m, n, k, bits)                 mma.sync of each warp
+    umma, commit_umma, columns                          tcgen05: timeline_tensor.py
     bar                 (barrier, waits)                a named barrier or the cluster's, known by its block, number and turn
     shared              wavefronts                      ld, st, ldmatrix, stmatrix on shared memory
     read, write         bytes                           ld, st on global memory
@@ -29,6 +30,7 @@ from .namespace import namespace
 from .ops_barrier import lane_values
 from .ops_copy import InFlight, each_thread
 from .scheduler import Machine
+from .timeline_tensor import tensor_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -362,6 +364,7 @@ def _hooks(names: dict[str, Any], machine: Recorder) -> dict[str, Any]:
         return done
 
     found["try_wait"], found["cluster_wait"] = try_wait, cluster_wait
+    found.update(tensor_hooks(names, machine))
     return found
 
 

@@ -37,7 +37,7 @@ class Span:
 @dataclass(frozen=True)
 class PhaseEnd:
     """A phase of an mbarrier, completed at `end`. `barrier`: its address in the shared memory of `block`; `by`: the threads whose arrival or copy came last,
-    `what` of the two it was ("arrival", "copy"), when they did it (`since`), and the PTX instruction's number.
+    `what` it was ("arrival", "copy", "commit"), when they did it (`since`), and the PTX instruction's number.
     """
 
     block: int
@@ -114,6 +114,10 @@ class Replay:
                 elif kind == "load":
                     for _, key in data[2]:
                         phases.setdefault(key, _Phase()).missing += 1
+                elif kind == "commit_umma":
+                    for _, keys in data:
+                        for key in keys:
+                            phases.setdefault(key, _Phase()).missing += 1
                 elif kind == "bar" and data[1] is not None:
                     phases.setdefault(data[0], _Phase()).missing += 1
 
@@ -273,6 +277,19 @@ class Replay:
             self._multiply(stream, model.wgmma_clocks(*data), f"wgmma m64n{data[0]}", time, place)
         elif kind == "mma":
             time = self._multiply(stream, stream.threads / 32 * model.mma_clocks(*data), "mma.sync", time, place)
+        elif kind == "umma":
+            for one in data:
+                self._multiply_pair(stream, one, time, place)
+        elif kind == "commit_umma":
+            for thread, phases in data:
+                finished = max(time, self._open.get((stream.cta, thread), time))
+                for key in phases:
+                    delay = (
+                        model.umma_latency if key[0] == stream.cta else max(model.umma_latency, model.cluster_latency)
+                    )
+                    self._reach(finished + delay, key, "commit", stream, time, place)
+        elif kind == "columns":
+            time += data / model.tensor_columns_moved
         elif kind == "commit_wgmma":
             group = stream.cta, stream.base
             self._groups.setdefault(group, []).append(self._open.pop(group, time))
@@ -340,6 +357,21 @@ class Replay:
         if self.keep:
             self.spans.append(Span(stream.cta, "tensor core", f"{name} of {stream.label}", start, end, place))
         return end
+
+    def _multiply_pair(self, stream: Stream, one: tuple[int, int, int, int], time: float, place: int) -> None:
+        """tcgen05.mma, on the tensor core of one block or of a pair."""
+        thread, rows, n, group = one
+        blocks = (stream.cta,) if group == 1 else (stream.cta, stream.cta ^ 1)
+        clocks = self.model.umma_clocks(rows, n, group)
+        start = max(time, *(self._sms[block].tensor for block in blocks))
+        for block in blocks:
+            sm = self._sms[block]
+            sm.tensor = start + clocks
+            sm.busy += clocks
+            if self.keep:
+                name = f"tcgen05.mma {rows * group}x{n} of {stream.label}"
+                self.spans.append(Span(block, "tensor core", name, start, start + clocks, place))
+        self._open[stream.cta, thread] = start + clocks
 
     def _load(self, stream: Stream, data: Any, time: float, place: int) -> None:
         size, what, targets = data

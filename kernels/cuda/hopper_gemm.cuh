@@ -18,13 +18,11 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     // This CTA's slices: rows of A for its row of the cluster, rows of B for its column.
     const uint32 slice_a = ring.place.column * A_SLICE_ROWS;
     const uint32 slice_b = ring.place.row * B_SLICE_ROWS;
-    // Nothing is loaded before the kernel before has ended, and nothing is stored before something was loaded.
-    dependency_wait();
     const uint64 policy_a = l2_policy<HINT_A>();
     const uint64 policy_b = l2_policy<HINT_B>();
     RingPosition at;
     Work work;
-    while (scheduler.take(work)) {
+    for (; more; more = scheduler.take(work)) {
         const uint32 k_end = work.first_k() + work.count * TILE_K;
         for (uint32 k_first = work.first_k(); k_first < k_end; k_first += TILE_K) {
             ring.wait_empty(at);

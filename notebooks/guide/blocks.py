@@ -110,9 +110,8 @@ class Page:
         return Result(printed.getvalue(), value)
 
     def _shell(self, block: Block) -> Result:
-        from typer.testing import CliRunner
-
         from stridewright.codegen.cli import app
+        from typer.testing import CliRunner
 
         if block.way == "norun":
             return Result()
@@ -120,7 +119,9 @@ class Page:
         for line in block.source.splitlines():
             command, _, comment = line.partition("  #")
             if not command.startswith("stridewright "):
-                raise BlockError(f"{self.name}, line {block.line}: {command!r} is no stridewright command; say norun and why")
+                raise BlockError(
+                    f"{self.name}, line {block.line}: {command!r} is no stridewright command; say norun and why"
+                )
             with _inside(self.folder):
                 done = CliRunner().invoke(app, shlex.split(command)[1:])
             wanted = int(found[1]) if (found := re.search(r"status (\d)", comment)) else 0

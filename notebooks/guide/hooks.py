@@ -25,20 +25,31 @@ def _show(page: str, block: Block, result: Result) -> str:
     if block.way == "quiet":
         return parts[0]
     if result.printed:
-        parts.append(f'```{{.text .result}}\n{result.printed.rstrip()}\n```')
+        parts.append(f"```{{.text .sw-result}}\n{result.printed.rstrip()}\n```")
     value = result.value
     if hasattr(value, "_repr_html_"):
         pictures = _pictures.setdefault(page, [])
         text = html.escape(value.text() if hasattr(value, "text") else str(value))
         pictures.append(
-            f'<div class="sw-figure">{value._repr_html_()}<details><summary>As text</summary><pre>{text}</pre></details></div>'
+            f'<div class="sw-figure">{_fitted(value._repr_html_())}<details class="sw-text"><summary>As text</summary>'
+            f"<pre>{text}</pre></details></div>"
         )
         parts.append(f'<div data-picture="{len(pictures) - 1}"></div>')
     elif hasattr(value, "_repr_markdown_"):
         parts.append(value._repr_markdown_())
     elif value is not None:
-        parts.append(f'```{{.text .result}}\n{value!r}\n```')
+        parts.append(f"```{{.text .sw-result}}\n{value!r}\n```")
     return "\n\n".join(parts)
+
+
+def _fitted(picture: str) -> str:
+    """The picture made a little smaller where it is a little too wide; beyond that it scrolls."""
+
+    def style(found: re.Match[str]) -> str:
+        width = float(found[1])
+        return f'{found[0]} style="width:{width:g}px;max-width:100%;min-width:{0.86 * width:g}px;height:auto"'
+
+    return re.sub(r'<svg [^>]*?\bwidth="([\d.]+)"', style, picture, count=1)
 
 
 def _members(found: re.Match[str]) -> str:

@@ -18,11 +18,12 @@ if not (Path(__file__).parent / "layout").is_dir():
 
 if TYPE_CHECKING:
     from stridewright.codegen.emulator import emulate_ptx
-    from stridewright.codegen.gemm import Gemm, gemm
+    from stridewright.codegen.first_call import gemm
+    from stridewright.codegen.gemm import Gemm
 
 _LAZY = {
     "Gemm": "stridewright.codegen.gemm",
-    "gemm": "stridewright.codegen.gemm",
+    "gemm": "stridewright.codegen.first_call",
     "emulate_ptx": "stridewright.codegen.emulator",
 }
 _FOLDERS = ("layout", "kernels", "codegen")

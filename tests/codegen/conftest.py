@@ -32,7 +32,7 @@ class FakeStream:
 
     def __init__(self, gpu: FakeGpu) -> None:
         self.gpu = gpu
-        self.captured: list[float] | None = None
+        self.captured: list[tuple[float, Callable[[], None] | None]] | None = None
 
     def __enter__(self) -> FakeStream:
         return self
@@ -40,12 +40,14 @@ class FakeStream:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def run(self, us: float) -> None:
-        """A kernel of so many microseconds."""
-        if self.captured is None:
-            self.gpu.now_us += us
-        else:
-            self.captured.append(us)
+    def run(self, us: float, work: Callable[[], None] | None = None) -> None:
+        """A kernel of so many microseconds, and what it does."""
+        if self.captured is not None:
+            self.captured.append((us, work))
+            return
+        self.gpu.now_us += us
+        if work is not None:
+            work()
 
     def begin_capture(self) -> None:
         self.captured = []
@@ -54,7 +56,12 @@ class FakeStream:
         assert self.captured is not None
         nodes, self.captured = self.captured, None
         self.gpu.graphs.append(len(nodes))
-        return SimpleNamespace(launch=lambda stream: stream.run(sum(nodes)))
+
+        def launch(stream: FakeStream) -> None:
+            for us, work in nodes:
+                stream.run(us, work)
+
+        return SimpleNamespace(launch=launch)
 
     def synchronize(self) -> None:
         assert self.captured is None, "waiting for a stream that is being captured is an error of CUDA's"
@@ -116,7 +123,7 @@ class FakeGpu:
 @pytest.fixture
 def numpy_values(fake_gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random operands and checks by numpy, where a test is not about them: the emulator takes its time."""
-    from stridewright.codegen import measure
+    from stridewright.codegen import bench, measure
     from stridewright.codegen.check import Check, check_gemm
 
     def fill(array: Any, seed: int, integers: bool = False, stream: Any = None) -> None:
@@ -129,6 +136,7 @@ def numpy_values(fake_gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_values, "fill_random", fill)
     monkeypatch.setattr(gpu_values, "check_on_gpu", check)
     monkeypatch.setattr(measure, "check_on_gpu", check)
+    monkeypatch.setattr(bench, "check_on_gpu", check)
 
 
 @pytest.fixture

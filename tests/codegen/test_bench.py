@@ -22,12 +22,16 @@ SPILLING = GemmConfig().replace(tile_n=192)
 SHAPE = (16, 24, 32)
 
 
-def launcher(one: Buffers, us: float, right: bool = True) -> measure.Launch:
+def launcher(one: Buffers, us: float, right: bool = True, in_graph: bool = True) -> measure.Launch:
+    """Multiplies in so many microseconds, or leaves D as it is where it is not ``right``."""
+
+    def multiply() -> None:
+        values = one.a.values.astype(float) @ one.b.values.astype(float).T
+        one.d.values[...] = values.astype(one.d.dtype)
+
     def launch(stream: Any) -> None:
-        stream.run(us)
-        if stream.captured is None and right:
-            values = one.a.values.astype(float) @ one.b.values.astype(float).T
-            one.d.values[...] = values.astype(one.d.dtype)
+        captured = stream.captured is not None
+        stream.run(us, multiply if right and (in_graph or not captured) else None)
 
     return launch
 
@@ -101,6 +105,16 @@ def test_wrong_results_are_refused_and_not_timed(lab: Any) -> None:
     ((detail, reason),) = found.refused
     assert "128x96x64" in detail
     assert "is nan" in reason
+
+
+def test_what_is_wrong_only_in_its_graph_is_found_too(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gemm_launches(gemm: Any, buffers: Sequence[Buffers], dependent: bool = False) -> list[measure.Launch]:
+        return [launcher(one, 10.0, in_graph=not dependent) for one in buffers]
+
+    monkeypatch.setattr(measure, "gemm_launches", gemm_launches)
+    found = run(Ours("untuned", FAST))
+    assert [entry.check.passed for entry in found.entries[:2]] == [True, False]
+    assert not found.passed
 
 
 def test_what_does_not_build_is_refused_once(lab: Any) -> None:

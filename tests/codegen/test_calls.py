@@ -8,7 +8,6 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -238,11 +237,3 @@ def test_what_the_driver_was_told_of_one_stream_never_changes(packed: Any) -> No
     held = bound._calls[199]
     assert launch_packed._Config.from_address(held[0][0]).stream == 199
     assert ctypes.addressof(held[1]) == held[0][0]
-
-
-def test_shapes_that_do_not_go_together_are_named_by_gemm() -> None:
-    a, b = np.zeros((8, 16), ml_dtypes.bfloat16), np.zeros((16, 24), ml_dtypes.bfloat16)
-    with pytest.raises(OperandError, match=r"\(8, 16\).*\(16, 24\).*pass b.T"):
-        gemm_module.gemm(a, b)
-    with pytest.raises(OperandError, match=r"a has shape \(\)"):
-        gemm_module.gemm(3, b)

@@ -73,6 +73,7 @@ def test_without_a_gpu_it_says_what_is_possible() -> None:
         (("1", "2", "3", "--shapes", "shapes.json"), "not both"),
         (("512", "512", "512", "--rounds", "0"), "--rounds 0"),
         (("--shapes", "no-such-file.json"), "no-such-file.json"),
+        (("512", "512", "512", "--device", "Voodoo"), "A100, H100, H200, B200"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: tuple[str, ...], words: str) -> None:
@@ -120,6 +121,11 @@ def test_json_is_one_object_for_all_shapes_of_a_file(gpu: None, tmp_path: Path) 
     assert found["checked"] is True
     assert found["device"]["name"] == "H200"
     assert found["shapes"][0]["speed_of_light"][0]["floor"]["bound"] == "memory"
+
+
+def test_the_roof_is_that_of_the_device_asked_for(gpu: None) -> None:
+    assert "B200: 225" in invoke("512", "512", "512", "--config", "chosen", "--device", "b200").stdout
+    assert "H200: 989" in invoke("512", "512", "512", "--config", "chosen").stdout
 
 
 def test_a_wrong_result_is_status_one(gpu: None) -> None:

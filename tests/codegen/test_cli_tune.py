@@ -46,7 +46,7 @@ class Formula:
     def check(self) -> str:
         return "5 elements of D are NaN" if self.config.tile.n < 32 else ""
 
-    def screen_us(self, limit_us: float, expected_us: float) -> float:
+    def screen_us(self, expected_us: float) -> float:
         return expected_us
 
     def rounds(self, runners: Mapping[str, Formula], rounds: int) -> dict[str, list[float]]:

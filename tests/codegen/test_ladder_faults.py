@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -43,8 +44,8 @@ def verdict(made: Rung, seeds: int = 3) -> str:
     for seed in range(seeds):
         try:
             emulation = made.emulate(a, b, seed=seed, sms=2)
-        except DeadlockError:
-            return "deadlock"
+        except DeadlockError as error:
+            return f"deadlock: {error}"
         except EmulationError as error:
             return f"error: {error}"
         if emulation.races:
@@ -106,7 +107,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "no fence between stmatrix and the copy engine": ("            fence_async_proxy();\n", ""),
         "a panel overwritten while it is stored": ("if (first_thread) tma_store_wait_read<STAGING_BUFFERS - 1>();", ""),
         "storing before all warps have written": ("            fence_async_proxy();\n            named_barrier_sync<128>(barrier);", "            fence_async_proxy();"),
-        "leaving before the stores are done": ("if (threadIdx.x % 128 == 0) tma_store_wait_all();", ""),
+        "leaving before the stores have read": ("if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();", ""),
     },
     "11": {
         "rows and columns of the table mixed up": ("tile = {((place & 0xffff) * CLUSTER_M + cluster_rank()) * TILE_M, (place >> 16) * TILE_N};", "tile = {((place >> 16) * CLUSTER_M + cluster_rank()) * TILE_M, (place & 0xffff) * TILE_N};"),
@@ -142,3 +143,9 @@ def cases() -> list[Any]:
 def test_a_planted_fault_is_found(number: str, fault: str) -> None:
     found = verdict(planted(number, *FAULTS[number][fault]), seeds=8)
     assert found != "pass"
+
+
+def test_races_and_deadlocks_name_what_stands_at_an_address() -> None:
+    fault = FAULTS["5"]["a slot given back before the multiplies have read it"]
+    assert re.search(r"\((A|B)\(\d+, \d+\) of slot \d\)", verdict(planted("5", *fault)))
+    assert re.search(r"is (full|empty)\[\d\]", verdict(planted("7", *FAULTS["7"]["the wrong initial phase"])))

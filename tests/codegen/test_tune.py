@@ -55,7 +55,7 @@ class FakeRunner:
         self.bench.clock.now += 0.01
         return self.bench.complaint(self.candidate)
 
-    def screen_us(self, limit_us: float, expected_us: float) -> float:
+    def screen_us(self, expected_us: float) -> float:
         self.bench.clock.now += 0.02
         return self.bench.us(self.candidate)
 

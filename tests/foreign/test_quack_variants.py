@@ -149,9 +149,10 @@ def test_gathered_rows(quack: Callable[..., Any], inputs: Inputs) -> None:
     assert all("cp.async" in str(race) and "fence.proxy.async" in race.missing for race in found)
 
 
-@pytest.mark.parametrize("mode", ["serial", "parallel"])
-def test_k_split_among_blocks_that_wait_for_each_other(quack: Callable[..., Any], inputs: Inputs, mode: str) -> None:
-    """Partial sums meet in global memory, by vector reductions; the last block of a tile finds out from a counter."""
+def split_k(
+    quack: Callable[..., Any], inputs: Inputs, mode: str, seed: int, edit: Callable[[str], str] = str
+) -> tuple[bool, EmulationResult]:
+    """Whether D is right, and what was found, of a product whose k is split among three blocks a tile."""
     gemm = quack(f"split-{mode}", split_k=3, split_k_mode=("serial", "parallel").index(mode))
     tiles_m, tiles_n, elements = -(-M // 128), -(-N // 128), 128 * 128
     a, b, d = inputs.matrix(M, K), inputs.matrix(N, K), np.full((M, N), np.nan, BF16)
@@ -163,6 +164,33 @@ def test_k_split_among_blocks_that_wait_for_each_other(quack: Callable[..., Any]
         "split_k_semaphore": device.tensor(turns.transpose(1, 2, 0), batch=False),
         "split_k_workspace": device.tensor(partial.transpose(3, 1, 2, 0), batch=False),
     }
-    result = device.run(gemm.launch(*given, clusters=18, **buffers))
-    assert np.array_equal(d, rounded(product(a, b)))
+    result = device.run(gemm.launch(*given, clusters=18, **buffers), seed=seed, edit=edit)
+    return np.array_equal(d, rounded(product(a, b))), result
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("mode", ["serial", "parallel"])
+def test_k_split_among_blocks_that_wait_for_each_other(
+    quack: Callable[..., Any], inputs: Inputs, mode: str, seed: int
+) -> None:
+    """Partial sums meet in global memory, by vector reductions; the last block of a tile finds out from a counter."""
+    right, result = split_k(quack, inputs, mode, seed)
+    assert right
     assert not result.races
+
+
+@pytest.mark.parametrize(
+    ("mode", "statement", "instead"),
+    [
+        ("serial", "st.release.gpu", "st.relaxed.gpu"),
+        ("serial", "ld.acquire.gpu", "ld.relaxed.gpu"),
+        ("serial", "ld.acquire.gpu", "ld.acquire.cta"),
+        ("parallel", "ld.acquire.gpu", "ld.relaxed.gpu"),
+    ],
+)
+def test_a_weaker_hand_over_is_a_race(
+    quack: Callable[..., Any], inputs: Inputs, mode: str, statement: str, instead: str
+) -> None:
+    _, result = split_k(quack, inputs, mode, 1, lambda ptx: ptx.replace(statement, instead))
+    assert {race.space for race in result.races} == {"global"}
+    assert any(race.kind == "read after write" for race in result.races)

@@ -59,7 +59,7 @@ PAIRED = (
     exchange("the commit arrives at the leader only", "uint16(0b11)", "uint16(0b01)", PAIRS),
     exchange("the commit arrives at the follower only", "uint16(0b11)", "uint16(0b10)", PAIR),
     exchange("the commit arrives at a CTA that is not there", "uint16(0b11)", "uint16(0b111)", PAIR),
-    exchange("accumulators are released at the own CTA", "mbarrier_arrive_remote(barrier, 0)", "mbarrier_arrive(barrier)", PAIRS),
+    exchange("accumulators are released at the own CTA", "mbarrier_arrive_remote(barrier, 0)", "mbarrier_arrive_remote(barrier, cluster_rank())", PAIRS),
     exchange("accumulators are released at the follower", "mbarrier_arrive_remote(barrier, 0)", "mbarrier_arrive_remote(barrier, 1)", PAIRS),
     exchange("both CTAs load the leader's half of A", "cta_of_tile() * A_ROWS", "0 * A_ROWS", PAIRS),
     exchange("both CTAs load the leader's half of B", "cta_of_tile() * B_ROWS", "0 * B_ROWS", PAIRS),

@@ -44,8 +44,8 @@ struct StagedStore {
         }
     }
 
-    // Shared memory must outlive the copies that read it, and the results must be written before the kernel counts as finished.
+    // Shared memory must outlive the copies that read it.
     DEVICE void finish() const {
-        if (threadIdx.x % 128 == 0) tma_store_wait_all();
+        if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();
     }
 };

@@ -70,20 +70,20 @@ TEXTBOOK = (
     TCGEN05
     + """
 extern "C" __global__ void __launch_bounds__(128) textbook(const u16 *a, const u16 *b, float *d) {
-    __shared__ __align__(1024) u16 tile_a[128 * 64];
+    __shared__ __align__(1024) u16 tile_a[128 * 64 + 512];
     __shared__ __align__(1024) u16 tile_b[WIDTH * 64];
     __shared__ u64 done;
     __shared__ u32 slot;
     u32 warp = threadIdx.x / 32;
     if (warp == 0) { ALLOC; PERMIT; }
     if (threadIdx.x == 0) { init(&done, 1); FENCE_INIT; }
-    stage(tile_a, a, 128, 64);
+    stage(TILE, a, 128, 64);
     stage(tile_b, b, WIDTH, 64);
     FENCE_PROXY;
     STAGED;
     u32 address = slot;
     if (warp == MMA_WARP && elect()) {
-        for (int k = 0; k < 4; ++k) mma(address, operand(tile_a) + 2 * k, operand(tile_b) + 2 * k, IDESC, KEEP);
+        for (int k = 0; k < 4; ++k) mma(address, (operand(TILE) | BASE) + 2 * k, operand(tile_b) + 2 * k, IDESC, KEEP);
         COMMIT;
     }
     WAIT;
@@ -102,6 +102,8 @@ extern "C" __global__ void __launch_bounds__(128) textbook(const u16 *a, const u
 )
 TEXTBOOK_PARTS = {
     "WIDTH": "64",
+    "TILE": "tile_a",
+    "BASE": "0",
     "COLUMNS": "64",
     "IDESC": "0x08100490",
     "ALLOC": "tmem_alloc(&slot, COLUMNS)",

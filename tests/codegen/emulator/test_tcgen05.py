@@ -35,7 +35,7 @@ def test_the_textbook_kernel(strict: bool, numerics: str) -> None:
 
 
 def run_pipeline(
-    tiles: int, depth: int, seed: int = 0, strict: bool = True, **changes: str
+    tiles: int, depth: int, seed: int = 0, strict: bool = True, timeline: bool = False, **changes: str
 ) -> tuple[bool, EmulationResult]:
     random = np.random.default_rng(tiles)
     a, b = (random.integers(-4, 5, (rows, 64 * depth)).astype(ml_dtypes.bfloat16) for rows in (128 * tiles, 64))
@@ -46,7 +46,9 @@ def run_pipeline(
     ]
     source = filled(PIPELINE, PIPELINE_PARTS, **changes)
     args = [*maps, out, np.int32(tiles), np.int32(depth)]
-    result = run_blackwell(source, "pipeline", 1, 192, args, shared=2 * 24576, seed=seed, strict=strict)
+    result = run_blackwell(
+        source, "pipeline", 1, 192, args, shared=2 * 24576, seed=seed, strict=strict, timeline=timeline
+    )
     return bool((out == a.astype(np.float32) @ b.astype(np.float32).T).all()), result
 
 
@@ -59,12 +61,14 @@ def test_a_warp_specialised_pipeline(tiles: int, depth: int, accumulators: str) 
         assert [str(race) for race in result.races] == []
 
 
-def run_pair(seed: int = 0, strict: bool = True, blocks: int = 2, **changes: str) -> tuple[bool, EmulationResult]:
+def run_pair(
+    seed: int = 0, strict: bool = True, blocks: int = 2, timeline: bool = False, **changes: str
+) -> tuple[bool, EmulationResult]:
     random = np.random.default_rng(5)
     a, b = (random.integers(-8, 9, (rows, 64)).astype(ml_dtypes.bfloat16) for rows in (256, 64))
     out = np.zeros((256, 64), np.float32)
     source = filled(PAIR, PAIR_PARTS, **changes)
-    result = run_blackwell(source, "pair", blocks, 128, [a, b, out], seed=seed, strict=strict)
+    result = run_blackwell(source, "pair", blocks, 128, [a, b, out], seed=seed, strict=strict, timeline=timeline)
     return bool((out == a.astype(np.float32) @ b.astype(np.float32).T).all()), result
 
 
@@ -82,3 +86,29 @@ def test_a_pair_that_ends_by_a_handshake(strict: bool) -> None:
         right, result = run_pair(seed, strict, SYNC_END="HANDSHAKE")
         assert right
         assert [str(race) for race in result.races] == []
+
+
+def test_the_life_of_an_accumulator_is_on_record() -> None:
+    """With a timeline: columns are allocated, written afresh once a tile, added to, read by all lanes, and given back."""
+    _, result = run_pipeline(3, 2, timeline=True)
+    events = result.tensor_memory
+    assert [event.what for event in (events[0], events[-1])] == ["alloc", "dealloc"]
+    assert all(event.done >= event.issued for event in events)
+    products = [event for event in events if event.what == "mma"]
+    assert len(products) == 3 * 2 * 4
+    assert [event.fresh for event in products] == [number % 8 == 0 for number in range(24)]
+    assert {event.column for event in products} == {0, 64}
+    for tile in range(3):
+        last = max(event.done for event in products[8 * tile : 8 * tile + 8])
+        column = tile % 2 * 64
+        reads = [e for e in events if e.what == "ld" and column <= e.column < column + 64 and e.issued > last]
+        assert {e.lanes for e in reads} == {(0, 32), (32, 32), (64, 32), (96, 32)}
+    assert run_pipeline(1, 1)[1].tensor_memory == ()
+
+
+def test_a_swizzle_counts_from_absolute_addresses() -> None:
+    """A tile staged relative to its own start must start at 1024 bytes, or the descriptor's base offset must say where the pattern starts."""
+    assert not run_textbook(TILE="tile_a + 64")[0]
+    assert not run_textbook(TILE="tile_a + 256")[0]
+    assert run_textbook(TILE="tile_a + 64", BASE="1ull << 49")[0]
+    assert run_textbook(TILE="tile_a + 256", BASE="4ull << 49")[0]
