@@ -63,7 +63,6 @@ struct Epilogue {
         }
     }
 
-<<<<<<< HEAD
     // The rows of a panel up to this group's last one, 16 bytes a thread at a time: the copy engine would write on into the next group's.
     DEVICE void store_rows(uint32 shared, uint32 row, uint32 first_column, uint32 column_end) const {
         const uint32 chunk = threadIdx.x % (PANEL_COLUMNS / 8);
@@ -81,10 +80,7 @@ struct Epilogue {
         m = row_end;
     }
 
-    // Shared memory must outlive the stores that read it, and the grid's results must be written before it counts as finished.
-=======
     // Shared memory must outlive the stores that read it. Their writes are waited for by whoever waits for the grid.
->>>>>>> main
     DEVICE void finish() {
         if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();
     }

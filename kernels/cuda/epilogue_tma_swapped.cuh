@@ -49,14 +49,10 @@ struct Epilogue {
         buffer = buffer + 1 == STAGING_BUFFERS ? 0 : buffer + 1;
     }
 
-<<<<<<< HEAD
     // What is stored next belongs to this batch.
     DEVICE void move_to(uint32 next_batch, uint32) { batch = next_batch; }
 
-    // Shared memory must outlive the stores that read it, and the grid's results must be written before it counts as finished.
-=======
     // Shared memory must outlive the stores that read it. Their writes are waited for by whoever waits for the grid.
->>>>>>> main
     DEVICE void finish() {
         if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();
     }

@@ -42,7 +42,9 @@ struct Finish {
     float alpha;
     float most;
 
-    DEVICE Finish(const Terms &terms, uint32 m, uint32 n) : terms(terms), m(m), n(n), batch(0), alpha(terms.alpha), most(0.0f) {}
+    DEVICE Finish(const Terms &terms, uint32 m, uint32 n) : terms(terms), m(m), n(n), batch(0), alpha(terms.alpha), most(0.0f) {
+        dependency_wait();    // factors are read before anything was loaded by the producer
+    }
 
     // What is finished next belongs to this batch or group, and its rows end there.
     DEVICE void move_to(uint32 next_batch, uint32 row_end) {

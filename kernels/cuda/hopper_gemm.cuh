@@ -22,6 +22,9 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     const uint64 policy_b = l2_policy<HINT_B>();
     RingPosition at;
     Work work;
+    bool more = scheduler.take(work);    // its divisions are done while the kernel before ends
+    // Nothing is loaded before that has ended, and nothing is stored before something was loaded.
+    dependency_wait();
     for (; more; more = scheduler.take(work)) {
         const uint32 k_end = work.first_k() + work.count * TILE_K;
         for (uint32 k_first = work.first_k(); k_first < k_end; k_first += TILE_K) {
