@@ -194,8 +194,10 @@ class GeneralGemm(Gemm):
             majors[operand.name], copy = self._major_of(operand)
             if copy:
                 copied[operand.name] = majors[operand.name]
-        config = self.config.fusion
-        fusion = dataclasses.replace(config, **given.fusion)
+        own = self.config.fusion
+        # What is applied is the GEMM's; what is added and scaled is what the call gives.
+        kept = Fusion(alpha=own.alpha, activation=own.activation, gated=own.gated, expression=own.expression)
+        fusion = dataclasses.replace(kept, **given.fusion)
         direct = False
         if given.out is not None:
             size, out = given.out.itemsize, given.out
@@ -248,15 +250,14 @@ class GeneralGemm(Gemm):
         return 0 in self.shape_d
 
     def without_k(self, operand: Operand) -> Operand:
-        """Zeros in place of an operand without K: the sums are 0 then, and C and the bias remain."""
-        size = element_bytes(operand.dtype)
-        unit = copies.ALIGNMENT // size
-        mn = self.problem.form == "groups_k"
+        """Zeros, of one element of K, in place of an operand without any: the sums are 0 then, and C and the bias remain."""
+        unit = copies.ALIGNMENT // element_bytes(operand.dtype)
         rows = operand.shape[1]
+        mn = (self.problem.a_major if operand.name == "a" else self.problem.b_major) == "mn"
         shape = (1, -(-rows // unit) * unit) if mn else (rows, unit)
         tensor = zeros(shape, operand.tensor.dtype, operand.tensor)
         strides = (0, 1, shape[1]) if mn else (0, unit, 1)
-        return dataclasses.replace(operand, tensor=tensor, shape=(1, rows, 1 if mn else unit), strides=strides)
+        return dataclasses.replace(operand, tensor=tensor, shape=(1, rows, 1), strides=strides)
 
     def maps_for(self, a: Operand, b: Operand, d: Tensor) -> Any:
         """The tensor maps of a launch on these."""
@@ -337,7 +338,7 @@ class GeneralGemm(Gemm):
         d = given.out or empty(self.shape_d, self.problem.d, given.a.tensor)
         if self.empty_result:
             return GemmEmulation(d=d.array, races=(), conflicts=(), timeline=None, seconds=0.0, result=None)  # type: ignore[arg-type]
-        operands = [self._emulated_operand(one, copied, seed) for one in (given.a, given.b)]
+        operands = [kernel._emulated_operand(one, copied, seed) for one in (given.a, given.b)]
         start = time.perf_counter()
         try:
             result = emulate_ptx(
@@ -367,7 +368,7 @@ class GeneralGemm(Gemm):
             return operand
         copy, shape, strides, pitch = self.copy_plan(operand, copied[operand.name])
         element = element_bytes(operand.dtype)
-        arguments = copies.arguments(operand.tensor.array, copy.tensor.array, shape, strides, pitch)
+        arguments = copies.arguments(operand.tensor.raw, copy.tensor.raw, shape, strides, pitch)
         ptx = copies.build(self.config.arch).ptx
         grid = copies.grid(shape[1], shape[2], shape[0])
         emulate_ptx(ptx, f"relayout_{element}", grid, copies.BLOCK, arguments, seed=seed)
@@ -383,11 +384,11 @@ class GeneralGemm(Gemm):
         start = 0 if self.config.split.reduce == "atomic" else np.nan
         sums = np.full(division.partial_floats, start, dtype=np.float32) if division.shared_blocks else None
         arguments: list[Any] = [
-            TensorMapArgument(maps.a, first.tensor.array),
-            TensorMapArgument(maps.b, second.tensor.array),
-            bytes(128) if maps.d is None else TensorMapArgument(maps.d, d.array),
-            bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d.array),
-            d.array,
+            TensorMapArgument(maps.a, first.tensor.raw),
+            TensorMapArgument(maps.b, second.tensor.raw),
+            bytes(128) if maps.d is None else TensorMapArgument(maps.d, d.raw),
+            bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d.raw),
+            d.raw,
             *self.sizes_for(a, d),
             order if (order := self.order_table()).size else None,
             sums,
@@ -396,7 +397,7 @@ class GeneralGemm(Gemm):
         ]
         if uses_terms(self.config):
             struct = packed(self.numbers_for(given, d), {}).tobytes()
-            pointers = {pointer_offset(name): tensor.array for name, tensor in given.pointers.items()}
+            pointers = {pointer_offset(name): tensor.raw for name, tensor in given.pointers.items()}
             arguments.append(StructArgument(struct, pointers))
         return arguments
 

@@ -35,7 +35,7 @@ class GeneralBound:
         self._launches: list[PackedLaunch] = []
         if gemm.empty_result:
             return
-        operands = [self._operand(gemm, one, copied) for one in (given.a, given.b)]
+        operands = [self._operand(kernel, one, copied) for one in (given.a, given.b)]
         self._operands = operands
         division = kernel.division(_multiprocessors())
         self.workspace = Workspace(kernel, division)

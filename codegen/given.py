@@ -208,12 +208,13 @@ class Collector:
             return
         tensor = self.tensor_of(array, name)
         require_format(tensor, name, "f32")
-        if all(size == 1 for size in tensor.shape) and rows != 1:
+        blocks_meant = self._blocks_meant and len(tensor.shape) >= 2
+        if all(size == 1 for size in tensor.shape) and rows != 1 and not blocks_meant:
             given.fusion["alpha"] = True
             given.pointers["factor1" if name == "scale_a" else "factor2"] = tensor
             return
         blocks = (rows if name == "scale_a" else -(-rows // BLOCK_K), -(-gemm.k // BLOCK_K))
-        by_block = tensor.shape[-2:] == blocks and gemm.k > 0 and (blocks[1] > 1 or self._blocks_meant)
+        by_block = tensor.shape[-2:] == blocks and gemm.k > 0 and (blocks[1] > 1 or blocks_meant)
         if by_block:
             between = tensor.strides[0] if len(tensor.shape) == 3 else 0
             if len(tensor.shape) == 3 and tensor.shape[0] != gemm.batches:

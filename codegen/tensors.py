@@ -37,13 +37,18 @@ class Tensor:
         return int(self.array.dtype.itemsize)
 
     @property
+    def raw(self) -> Any:
+        """The array, of 8-bit elements as bytes: numpy has no character for all of their types."""
+        return self.array.view(np.uint8) if self.itemsize == 1 else self.array
+
+    @property
     def on_host(self) -> bool:
         """Whether it lies in numpy's memory."""
         return isinstance(self.array, np.ndarray)
 
     def contiguous_along(self, axis: int) -> bool:
         """Whether neighbours along ``axis`` are neighbours in memory, which a single element always is."""
-        return self.shape[axis] <= 1 or self.strides[axis] == 1
+        return self.shape[axis] <= 1 or self.strides[axis] == 1 or 0 in self.shape
 
 
 def of_numpy(array: Any, name: str) -> Tensor:

@@ -23,7 +23,7 @@ def fusion_violations(config: GemmConfig) -> Iterator[Violation]:
     """
     for parameter, value, rule, fix in fusion_problems(config.fusion):
         yield Violation(parameter=parameter, value=value, rule=rule, fix=fix)
-    problem, fusion, swap = config.problem, config.fusion, config.schedule.swap
+    problem, fusion = config.problem, config.fusion
     if config.epilogue.store == "tma" and problem.d not in STAGED_FORMATS:
         yield Violation(
             parameter="store",
@@ -31,6 +31,9 @@ def fusion_violations(config: GemmConfig) -> Iterator[Violation]:
             rule=f"results are staged as 16-bit elements, and d is {problem.d}",
             fix='"direct" works',
         )
+    majors = (problem.a_major, problem.b_major)
+    if config.schedule.consumers == 3 and (fusion.uses_terms or problem.form != "one" or "mn" in majors):
+        yield from _of_three_violations(config)
     if fusion.gated:
         yield from _gated_violations(config)
     if config.pipeline.promote:
@@ -39,8 +42,22 @@ def fusion_violations(config: GemmConfig) -> Iterator[Violation]:
         yield from _block_violations(config)
     if problem.form != "one":
         yield from _form_violations(config)
-    if swap and fusion.bias and fusion.bias not in ("m", "n"):
-        yield Violation(parameter="bias", value=repr(fusion.bias), rule='must be "m" or "n"')
+
+
+def _of_three_violations(config: GemmConfig) -> Iterator[Violation]:
+    """Three consumers leave the producer 32 registers, which its loop for one plain product fills."""
+    for parameter, value, plain in (
+        ("form", config.problem.form, "one"),
+        ("promote", config.pipeline.promote, 0),
+        ("cluster", f"{config.cluster.m}x{config.cluster.n}", "1x1"),
+    ):
+        if value != plain:
+            yield Violation(
+                parameter=parameter,
+                value=value if isinstance(value, int) else repr(value),
+                rule="with three consumers the producer has 32 registers, too few for this",
+                fix="consumers=2 works",
+            )
 
 
 def _gated_violations(config: GemmConfig) -> Iterator[Violation]:

@@ -56,15 +56,14 @@ MAXIMUM_ACCUMULATORS_OF_THREE = 96
 MAXIMUM_ACCUMULATORS_SPLIT = 128
 """The same where tiles are shared among CTAs: NVRTC 13.0 spills at 200 with one consumer."""
 
-MAXIMUM_ACCUMULATORS_TERMS = 208
-"""Accumulators beside what finishing a sum needs; the figures of this family were found by compiling every mixture of
-terms with NVRTC 13.0 (tests/kernels)."""
-MAXIMUM_ACCUMULATORS_TERMS_SWAPPED_DIRECT = 96
-MAXIMUM_ACCUMULATORS_TERMS_SPLIT = 96
-MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 64
+MAXIMUM_ACCUMULATORS_TERMS = (200, 128, 96, 64, 32)
+"""Accumulators beside what finishing a sum needs, by how many more addresses that is (C, aux, amax, scales); the figures
+of this family were found by compiling random mixtures with NVRTC 13.0 (benchmarks/breadth_hopper.py --compile)."""
+MAXIMUM_ACCUMULATORS_TERMS_DIRECT = 96
+MAXIMUM_ACCUMULATORS_TERMS_SPLIT = 64
+MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 32
 MAXIMUM_ACCUMULATORS_PROMOTED = 64
 """Of each of the two sets of sums that a promoted tile has."""
-MAXIMUM_ACCUMULATORS_PROMOTED_OF_THREE = 32
 
 _REGISTER_POOL = {1: 336, 2: 504, 3: 512}
 """By consumer warpgroups: registers that one thread of each warpgroup has together when the CTA starts."""
@@ -109,7 +108,7 @@ def most_accumulators(config: GemmConfig) -> int:
     (208, 200)
     """
     if config.pipeline.promote:
-        return MAXIMUM_ACCUMULATORS_PROMOTED if config.schedule.consumers < 3 else MAXIMUM_ACCUMULATORS_PROMOTED_OF_THREE
+        return min(MAXIMUM_ACCUMULATORS_PROMOTED, _most_beside_terms(config))
     if uses_terms(config):
         return _most_beside_terms(config)
     if config.schedule.swap and config.epilogue.store == "direct":
@@ -123,14 +122,19 @@ def most_accumulators(config: GemmConfig) -> int:
 
 
 def _most_beside_terms(config: GemmConfig) -> int:
-    """The same beside what finishing a sum needs: addresses of C, of a bias, of scales."""
+    """The same beside what finishing a sum needs: addresses of C, of scales, of what is written beside D."""
+    fusion = config.fusion
+    addresses = sum(map(bool, (fusion.c, fusion.aux, fusion.amax, fusion.scale_a, fusion.scale_b)))
+    most = MAXIMUM_ACCUMULATORS_TERMS[min(addresses, 4)]
+    if config.problem.form != "one" or config.schedule.order == "hilbert":
+        most = min(most, MAXIMUM_ACCUMULATORS_TERMS[1])
     if config.schedule.consumers == 3:
-        return MAXIMUM_ACCUMULATORS_TERMS_OF_THREE
+        return min(most, MAXIMUM_ACCUMULATORS_TERMS_OF_THREE)
     if config.split.kind != "none":
-        return MAXIMUM_ACCUMULATORS_TERMS_SPLIT
-    if config.schedule.swap and config.epilogue.store == "direct":
-        return MAXIMUM_ACCUMULATORS_TERMS_SWAPPED_DIRECT
-    return MAXIMUM_ACCUMULATORS_TERMS
+        return min(most, MAXIMUM_ACCUMULATORS_TERMS_SPLIT)
+    if config.epilogue.store == "direct":
+        return min(most, MAXIMUM_ACCUMULATORS_TERMS_DIRECT)
+    return most
 
 
 def least_producer_registers(config: GemmConfig) -> int:
