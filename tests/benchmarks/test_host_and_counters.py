@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hopper_bench import counters
+from hopper_bench import counters, host, results
 from hopper_bench.counters import ALWAYS, TENSOR, available, configuration, figures, parse
 from hopper_bench.host import host_times, one_buffer
 
@@ -127,3 +129,32 @@ def test_the_first_result_imports_nothing_of_the_package_before_its_clock_starts
     code = "import sys; import hopper_bench.cold_start; print([m for m in sys.modules if m.startswith('stridewright')])"
     done = subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+COLD = """
+import json, os, pathlib, sys
+assert sys.argv[1] == "first_result" and sys.argv[2:] == ["--shape", "64,64,64"], sys.argv
+mark = pathlib.Path(os.environ["STRIDEWRIGHT_CACHE_DIR"]) / "made"
+seconds = 0.02 if mark.exists() else 0.9
+mark.write_text("x")
+print("a line of a library")
+print(json.dumps({"import_seconds": 0.01, "call_seconds": seconds, "seconds": seconds + 0.01, "right": True}))
+"""
+
+
+def test_cold_starts_alternate_between_an_empty_cache_and_what_it_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(COLD, encoding="utf-8")
+    monkeypatch.setattr(host, "PROGRAM", program)
+    monkeypatch.setattr(results, "device_record", lambda: {"name": "a GPU"})
+    path = tmp_path / "cold.json"
+    assert host.cold(Namespace(json=path, shape="64,64,64", repeats=2)) == 0
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert found["median"]["empty cache"]["seconds"] == pytest.approx(0.91)
+    assert found["median"]["from the cache"]["call_seconds"] == pytest.approx(0.02)
+    assert [len(rows) for rows in found["rows"].values()] == [2, 2]
+    assert "all right: True" in capsys.readouterr().out
+    program.write_text("raise SystemExit('no GPU')", encoding="utf-8")
+    assert host.cold(Namespace(json=path, shape="64,64,64", repeats=1)) == 1
