@@ -48,6 +48,11 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
     shape_b: Any = getattr(b, "shape", ())
     if len(shape_a) != 2 or len(shape_b) != 2 or shape_a[1] != shape_b[1]:
         raise _wrong_shapes(shape_a, shape_b)
+    if arch != "sm_90a":
+        # Blackwell's kernels take several formats and majors, which the calls kept here do not tell apart.
+        from .blackwell_gemm import multiply
+
+        return multiply(a, b, out, stream, arch)
     key = (shape_a[0], shape_b[0], shape_a[1], arch)
     calls = _calls.get(key)
     if calls is None:
@@ -170,7 +175,7 @@ class RecordedGemm:
             try:
                 workspace = Workspace(self, SimpleNamespace(**self.record["workspace"]))  # type: ignore[arg-type]
                 arguments = (*self._arguments(a, b, out), *workspace.arguments)
-                launch = PackedLaunch(self.kernel, self.record["ctas"], self.record["threads"], arguments)
+                launch = PackedLaunch(self.kernel, self.record["ctas"], self.record["threads"], arguments, self.record["dependent"])
                 return SimpleNamespace(launch=launch, workspace=workspace)
             except LaunchError as error:
                 _logger.warning("the recorded kernel of %s is not used: %s", self.key, error)
@@ -219,7 +224,7 @@ def _from_record(key: tuple[int, int, int, str]) -> Any:
             return None
         if hashlib.sha256(Path(record["cubin"]).read_bytes()).hexdigest() != record["cubin_digest"]:
             return None
-        needed = ("name", "shared_bytes", "threads", "ctas", "cluster", "swap", "maps", "sizes", "workspace")
+        needed = ("name", "shared_bytes", "threads", "ctas", "dependent", "cluster", "swap", "maps", "sizes", "workspace")
         return RecordedGemm(key, record) if all(name in record for name in needed) else None
     except Exception as error:  # whatever is wrong with a record, or here, the whole way says it better
         _logger.debug("no record of %s: %s", key, error)
@@ -268,6 +273,7 @@ def record_of(made: Gemm, sms: int) -> dict[str, Any]:
         "shared_bytes": made.derivation.shared_bytes,
         "threads": made.config.threads,
         "ctas": division.ctas,
+        "dependent": made.dependent,
         "cluster": made.config.cluster.m * made.config.cluster.n,
         "swap": made.config.schedule.swap,
         "maps": [None if one is None else dataclasses.asdict(driver_arguments(one.check())) for one in listed],

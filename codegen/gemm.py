@@ -18,6 +18,7 @@ from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Probl
 from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 from stridewright.kernels.orders import packed_table
 
+from . import tuned
 from .bind import BoundGemm, OperandError, bind, wrong_major
 from .calls import Calls
 from .division import Division, divide
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .build import Build
     from .emulator import EmulationResult, Progress
     from .launch import LoadedKernel
+    from .tune import TuneResult
 
 _NUMPY_NAMES = {"bf16": "bfloat16"}
 
@@ -106,7 +108,13 @@ class Gemm:
         violations = (*_missing_sizes(sizes), *probe.violations())
         if violations:
             raise ConfigError(violations)
-        chosen = self._choose(problem, arch) if config is None else probe
+        chosen = probe
+        self.dependent = True
+        """Whether launches may start while the one before them in the stream ends (programmatic dependent launch)."""
+        if config is None:
+            known = tuned.lookup(problem, arch=arch)
+            chosen = self._choose(problem, arch) if known is None else known.config
+            self.dependent = known is None or known.dependent
         self.problem = problem
         self.config = chosen
         self.m, self.n, self.k = sizes["m"], sizes["n"], sizes["k"]
@@ -124,7 +132,7 @@ class Gemm:
     @property
     def derivation(self) -> Derivation:
         """The constants of the kernel and the layouts they come from."""
-        return derive(self.config)
+        return derive(self.config.replace(problem=_what_matters(self.config)))
 
     @cached_property
     def source(self) -> str:
@@ -264,12 +272,26 @@ class Gemm:
             self._require_gpu()
         return self.bind(a, b, out)(stream)
 
-    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundGemm:
+    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool | None = None) -> BoundGemm:
         """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or
         encoded again. With ``dependent`` the kernel starts while the one before it in the stream ends, and waits for
         it before it reads or writes an array (programmatic dependent launch).
         """
-        return bind(self, a, b, out, dependent)
+        return bind(self, a, b, out, self.dependent if dependent is None else dependent)
+
+    def tune(self, seconds: float = 20.0, **options: Any) -> TuneResult:
+        """Measures configurations on the current GPU for about ``seconds``; this Gemm, and every later one of the problem,
+        uses the fastest. ``options`` are :func:`stridewright.codegen.tune.tune`'s. Raises TuneError where there is no GPU
+        to measure on.
+        """
+        from .tune import tune
+
+        result = tune(self.problem, seconds=seconds, arch=self.config.arch, **options)
+        for made in ("source", "build", "kernel"):
+            self.__dict__.pop(made, None)
+        self.config, self._maps, self._calls = result.config, {}, None
+        self.dependent = result.dependent
+        return result
 
     def _require_gpu(self) -> None:
         from . import launch

@@ -77,12 +77,13 @@ def most_accumulators(config: GemmConfig) -> int:
     >>> most_accumulators(GemmConfig()), most_accumulators(GemmConfig().replace(cluster_m=2))
     (208, 200)
     """
-    if config.schedule.swap and config.epilogue.store == "direct":
-        return MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT
     if config.schedule.consumers == 3:
         return MAXIMUM_ACCUMULATORS_OF_THREE
     if config.split.kind != "none":
-        return MAXIMUM_ACCUMULATORS_SPLIT
+        swapped_direct = config.schedule.swap and config.epilogue.store == "direct"
+        return MAXIMUM_ACCUMULATORS_SPLIT // 2 if swapped_direct else MAXIMUM_ACCUMULATORS_SPLIT
+    if config.schedule.swap and config.epilogue.store == "direct":
+        return MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT
     plain = least_producer_registers(config) == 24 and config.schedule.producer_registers in (0, 24)
     return MAXIMUM_ACCUMULATORS if plain else MAXIMUM_ACCUMULATORS_OF_MUCH_STATE
 
@@ -303,6 +304,13 @@ def _choice_violations(config: GemmConfig) -> Iterator[Violation]:
             value=repr(split.kind),
             rule="a ping-pong schedule takes whole tiles: it hides the end of one under the next, and a split tile has no next",
             fix='schedule_kind="cooperative" works',
+        )
+    if split.kind != "none" and schedule.consumers == 3:
+        yield Violation(
+            parameter="consumers",
+            value=3,
+            rule="three consumers leave each thread no registers for the shares of a split tile",
+            fix="consumers=2 works, with tile_m=128 or 256",
         )
     if config.specialize in ("nk", "mnk"):
         missing = [name for name in config.specialize if getattr(problem, name) is None]
