@@ -32,6 +32,8 @@ _MOST = 256
 _ALIGNMENT = 16
 """Bytes: what TMA asks of addresses and pitches (CUDA driver API, cuTensorMapEncodeTiled)."""
 
+_NEEDED = ("name", "shared_bytes", "threads", "ctas", "cluster", "dependent", "swap", "maps", "sizes", "workspace")
+
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
@@ -175,7 +177,9 @@ class RecordedGemm:
             try:
                 workspace = Workspace(self, SimpleNamespace(**self.record["workspace"]))  # type: ignore[arg-type]
                 arguments = (*self._arguments(a, b, out), *workspace.arguments)
-                launch = PackedLaunch(self.kernel, self.record["ctas"], self.record["threads"], arguments, self.record["dependent"])
+                launch = PackedLaunch(
+                    self.kernel, self.record["ctas"], self.record["threads"], arguments, self.record["dependent"]
+                )
                 return SimpleNamespace(launch=launch, workspace=workspace)
             except LaunchError as error:
                 _logger.warning("the recorded kernel of %s is not used: %s", self.key, error)
@@ -224,7 +228,18 @@ def _from_record(key: tuple[int, int, int, str]) -> Any:
             return None
         if hashlib.sha256(Path(record["cubin"]).read_bytes()).hexdigest() != record["cubin_digest"]:
             return None
-        needed = ("name", "shared_bytes", "threads", "ctas", "dependent", "cluster", "swap", "maps", "sizes", "workspace")
+        needed = (
+            "name",
+            "shared_bytes",
+            "threads",
+            "ctas",
+            "dependent",
+            "cluster",
+            "swap",
+            "maps",
+            "sizes",
+            "workspace",
+        )
         return RecordedGemm(key, record) if all(name in record for name in needed) else None
     except Exception as error:  # whatever is wrong with a record, or here, the whole way says it better
         _logger.debug("no record of %s: %s", key, error)
@@ -275,6 +290,8 @@ def record_of(made: Gemm, sms: int) -> dict[str, Any]:
         "ctas": division.ctas,
         "dependent": made.dependent,
         "cluster": made.config.cluster.m * made.config.cluster.n,
+        # Whether this Gemm's calls are dependent launches, where it was tuned so.
+        "dependent": bool(getattr(made, "dependent", False)),
         "swap": made.config.schedule.swap,
         "maps": [None if one is None else dataclasses.asdict(driver_arguments(one.check())) for one in listed],
         "sizes": [*made.kernel_sizes, made.k],

@@ -74,7 +74,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]
         def __init__(self, kernel: Any, grid: Any, block: Any, args: Any, dependent: bool = False) -> None:
             packed = tuple(np.asarray(launch.pack_argument(value)).tobytes() for value in args)
             threads = block if isinstance(block, int) else block[0]
-            about = (kernel.name, kernel.shared_bytes, kernel.cluster, grid, threads)
+            about = (kernel.name, kernel.shared_bytes, kernel.cluster, grid, threads, dependent)
             self.about = (*about, packed)
 
         def __call__(self, stream: Any = None) -> None:
