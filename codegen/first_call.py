@@ -228,19 +228,7 @@ def _from_record(key: tuple[int, int, int, str]) -> Any:
             return None
         if hashlib.sha256(Path(record["cubin"]).read_bytes()).hexdigest() != record["cubin_digest"]:
             return None
-        needed = (
-            "name",
-            "shared_bytes",
-            "threads",
-            "ctas",
-            "dependent",
-            "cluster",
-            "swap",
-            "maps",
-            "sizes",
-            "workspace",
-        )
-        return RecordedGemm(key, record) if all(name in record for name in needed) else None
+        return RecordedGemm(key, record) if all(name in record for name in _NEEDED) else None
     except Exception as error:  # whatever is wrong with a record, or here, the whole way says it better
         _logger.debug("no record of %s: %s", key, error)
         return None
@@ -290,8 +278,6 @@ def record_of(made: Gemm, sms: int) -> dict[str, Any]:
         "ctas": division.ctas,
         "dependent": made.dependent,
         "cluster": made.config.cluster.m * made.config.cluster.n,
-        # Whether this Gemm's calls are dependent launches, where it was tuned so.
-        "dependent": bool(getattr(made, "dependent", False)),
         "swap": made.config.schedule.swap,
         "maps": [None if one is None else dataclasses.asdict(driver_arguments(one.check())) for one in listed],
         "sizes": [*made.kernel_sizes, made.k],
