@@ -63,6 +63,12 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
     return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
 
 
+def forget() -> None:
+    """Makes the next call of every shape choose its configuration anew, as after tuning."""
+    _calls.clear()
+    _whole.cache_clear()
+
+
 def _wrong_shapes(shape_a: Any, shape_b: Any) -> Exception:
     from .bind import OperandError
 
@@ -102,17 +108,19 @@ def _first(key: tuple[int, int, int, str], a: Any, b: Any, out: Any, stream: Any
 # ---- records ----------------------------------------------------------------------------------------------------------
 
 
-def _path(key: tuple[int, int, int, str], sms: int) -> Path:
+def _home() -> Path:
     from .cache import default_folder
 
+    return default_folder()
+
+
+def _path(key: tuple[int, int, int, str], sms: int) -> Path:
     m, n, k, arch = key
-    return default_folder() / _FOLDER / f"{arch}_{m}x{n}x{k}_{sms}.json"
+    return _home() / _FOLDER / f"{arch}_{m}x{n}x{k}_{sms}.json"
 
 
 def package_digest() -> str:
     """Changes with every file of the package that a record depends on, and with what was tuned on this computer."""
-    from .cache import default_folder
-
     root = Path(__file__).resolve().parents[1]
     parts = ["layout", "layout/hardware", "kernels", "kernels/cuda", "codegen", "codegen/tuned"]
     found: list[tuple[str, int, int]] = []
@@ -123,7 +131,7 @@ def package_digest() -> str:
                     about = entry.stat()
                     found.append((f"{part}/{entry.name}", about.st_size, about.st_mtime_ns))
     # A tuned result is renamed into its folder, which changes the folder's time.
-    for folder in default_folder().glob(f"{_TUNED}/*/*"):
+    for folder in _home().glob(f"{_TUNED}/*/*"):
         about = folder.stat()
         found.append((folder.name, 0, about.st_mtime_ns))
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()[:32]

@@ -22,6 +22,7 @@ from . import tuned
 from .bind import BoundGemm, OperandError, bind, wrong_major
 from .calls import Calls
 from .division import Division, divide
+from .first_call import forget
 from .first_call import gemm as gemm
 from .select import SMS, select
 from .source import KERNEL_NAME, generate
@@ -290,6 +291,7 @@ class Gemm:
         for made in ("source", "build", "kernel"):
             self.__dict__.pop(made, None)
         self.config, self._maps, self._calls = result.config, {}, None
+        forget()  # gemm() must find it too
         self.dependent = result.dependent
         return result
 
