@@ -271,3 +271,13 @@ def test_what_a_tuner_measured_is_a_landscape() -> None:
     assert "512 x 512 x 512, measured on a card" in drawing.title
     assert drawing.facts["best"] == config.replace(stages=3).name
     assert drawing.facts["chosen-over-best"] == "1.0000"
+
+
+def test_blackwell_s_roles_and_barriers_have_names_too() -> None:
+    gemm = Gemm(128, 128, 256, arch="sm_100a")
+    found = gemm.emulate(*operands(gemm), sms=2, timeline=True).timeline
+    text = emulation_timeline(found, gemm.derivation).text()
+    assert "(issues products)" in text
+    assert "(producer)" in text
+    assert "accumulator full[0]" in text
+    assert "0x" not in text
