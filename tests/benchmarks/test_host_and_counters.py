@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hopper_bench import counters, host, results
-from hopper_bench.counters import ALWAYS, TENSOR, available, configuration, figures, parse
+from hopper_bench.counters import ALWAYS, TENSOR, available, configuration, figures, main_kernel, parse
 from hopper_bench.host import host_times, one_buffer
 
-from stridewright.kernels.config import ConfigError, Problem
+from stridewright.codegen.tuned import config_record
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -86,6 +87,63 @@ def test_settings_change_the_chosen_configuration() -> None:
         configuration(problem, "tile_n=7")
     with pytest.raises(ValueError, match="NAME=VALUE"):
         configuration(problem, "tile_n")
+
+
+def test_the_product_is_the_longest_kernel_of_the_last_launch() -> None:
+    def kernel(name: str, ns: float) -> dict[str, Any]:
+        return {"kernel": name, "gpu__time_duration.sum": ns}
+
+    fills = [kernel("fill_random", 1e6)] * 4
+    split = [kernel("gemm", 100.0), kernel("reduce", 20.0), kernel("gemm", 90.0), kernel("reduce", 30.0)]
+    assert main_kernel(fills + split, 2) == kernel("gemm", 90.0)
+    assert main_kernel([kernel("ours", 5.0), kernel("ours", 4.0)], 2) == kernel("ours", 4.0)
+    with pytest.raises(ValueError, match="no product"):
+        main_kernel(fills, 2)
+
+
+def test_a_recorded_configuration_is_made_again() -> None:
+    config = GemmConfig().replace(tile_n=96, order="serpentine", stages=5)
+    problem = Problem(m=4096, n=4096, k=4096)
+    assert configuration(problem, json.dumps(config_record(config))) == config.replace(problem=problem)
+
+
+def test_limits_are_recorded_for_shapes_below_cublaslt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(labels: list[str], first: float, best: float, **more: Any) -> dict[str, Any]:
+        config = None if labels == ["cublaslt"] else config_record(GemmConfig())
+        pairs = {"to_first": {"ratio": first}, "to_best": {"ratio": best}}
+        return {"labels": labels, "us": 10 / first, "config": config, "detail": "ours", **pairs, **more}
+
+    theirs = entry(["cublaslt"], 1.0, 1.0, detail="cublaslt3_id66_tile20")
+    sizes = {"m": 64, "n": 64, "k": 64, "first": 1, "best": 1}
+    rows = [
+        {"key": "good", **sizes, "entries": [entry(["tuned"], 1.1, 1.0), theirs]},
+        {"key": "below best", **sizes, "entries": [entry(["tuned"], 1.01, 0.97), theirs]},
+        {"key": "below first", **sizes, "entries": [entry(["tuned"], 0.98, 0.995), theirs]},
+    ]
+    of, tuned, path = (tmp_path / name for name in ("shapes.json", "tuned.json", "limits.json"))
+    of.write_text(json.dumps({"rows": rows}), encoding="utf-8")
+    tuned.write_text(json.dumps({"rows": [{"name": "below best", "outcomes": {"measured": 40}}]}), encoding="utf-8")
+    asked: list[str] = []
+
+    class Profiler:
+        metrics = ("x",)
+
+        def __init__(self, launches: int) -> None:
+            pass
+
+        def figures(self, shape: str, settings: str) -> dict[str, Any]:
+            asked.append(settings)
+            return {"l2_hit_percent": 70.0}
+
+    monkeypatch.setattr(counters, "Profiler", Profiler)
+    monkeypatch.setattr(results, "device_record", lambda: {"name": "a GPU"})
+    arguments = Namespace(of=of, tuned=tuned, first=1.0, best=0.99, launches=2, json=path)
+    assert counters.limits(arguments) == 0
+    found = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [row["name"] for row in found] == ["below best", "below first"]
+    assert [row["tried"] for row in found] == [{"measured": 40}, None]
+    assert asked[1] == "cublaslt3"
+    assert configuration(Problem(m=64, n=64, k=64), asked[0]).tile == GemmConfig().tile
 
 
 def test_host_time_is_of_calls_alone_with_an_empty_queue() -> None:
