@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stridewright.kernels.config import ConfigError, GemmConfig, Problem, problem_violations
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
 
 from . import space
 from .compile_pool import Compiled, CompilePool, Compiler
@@ -135,9 +135,7 @@ def tune(
     stridewright.kernels.config.ConfigError: k=60: must be a multiple of 8 for now: TMA wants rows of A and B to start at multiples of 16 bytes, and 60 * 2 bytes is 8 more; nearest 56, 64: pad A and B along K with zeros, which changes no result
     """
     space.sizes_of(problem)
-    violations = tuple(problem_violations(problem))
-    if violations:
-        raise ConfigError(violations)
+    require_kernel(problem, arch)
     if seconds <= 0 or (most is not None and most < 1):
         raise ValueError(
             f"seconds={seconds}, most={most}: both must be above 0 (most=None: as many as there is time for)"
@@ -160,6 +158,20 @@ def tune(
         if state.best is None:
             raise TuneError(_nothing_worked(state))
         return _result(state, bench.device, resumed, store.path(place))
+
+
+def require_kernel(problem: Problem, arch: str) -> None:
+    """Raises ConfigError for a problem that no kernel of the architecture computes, or that cannot be measured here.
+
+    >>> require_kernel(Problem(m=8, n=8, k=8), "sm_90a")
+    """
+    # Plain stores serve every n, so that only what no kernel can do is reported.
+    violations = GemmConfig(arch=arch, problem=problem).replace(store="direct").violations()
+    if not violations and "mn" in (problem.a_major, problem.b_major):
+        rule = "only K-major operands can be measured: what draws and checks them lies in rows"
+        violations = (Violation(parameter="a_major, b_major", value=(problem.a_major, problem.b_major), rule=rule),)
+    if violations:
+        raise ConfigError(violations)
 
 
 def _result(state: TuneState, device: TuningDevice, resumed: int, path: Path) -> TuneResult:
