@@ -58,8 +58,14 @@ def candidates(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> Iterat
     >>> next(candidates(Problem(m=16, n=6144, k=4096))).schedule.swap
     True
     """
+    base = GemmConfig(arch=arch, problem=problem)
+    if base.on_blackwell:
+        from . import blackwell_select
+
+        yield from blackwell_select.candidates(problem, arch, sms)
+        return
     m, n, k = _sizes(problem)
-    base = GemmConfig(arch=arch, problem=problem).replace(store="direct" if n * 2 % 16 else "tma")
+    base = base.replace(store="direct" if n * 2 % 16 else "tma")
     if m <= SMALL_M:
         shapes = _small_m(m, n, k, sms)
     elif -(-m // 64) * -(-n // 256) <= sms:
@@ -132,6 +138,11 @@ def select(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> GemmConfig
     >>> select(Problem(m=8192, n=8192, k=8192)).name
     'sm_90a_bf16_pingpong2_128x200x64_stages4_group8_tma2'
     """
+
+    if GemmConfig(arch=arch).on_blackwell:
+        from . import blackwell_select
+
+        return blackwell_select.select(problem, arch, sms)
 
     def rank(config: GemmConfig) -> tuple[float, int, int]:
         return modelled_columns(config, sms), config.cluster.m * config.cluster.n, -config.tile.n

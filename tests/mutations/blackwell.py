@@ -38,10 +38,11 @@ SUBJECTS = {
         _subject("narrow", (136, 200, 440), 2, tile_m=64, tile_n=64, tile_k=128, stages=3, order="row", store="direct"),
         _subject("control", (280, 133, 440), 2, tile_m=128, tile_n=48, stages=3, accumulators=2, launch="clc", order="row", store="direct"),
         _subject("pair", (552, 264, 440), 4, tile_m=256, tile_n=96, pair=True, stages=3, accumulators=2, launch="clc", group_m=2),
+        _subject("multicast", (400, 200, 440), 8, tile_m=128, tile_n=64, cluster_m=2, cluster_n=2, stages=3, accumulators=2, launch="clc", order="row"),
         _subject("halves", (280, 200, 440), 4, tile_m=128, tile_n=96, pair=True, stages=3, order="row"),
     )
 }  # fmt: skip
-"""Two rungs of the ladder and five of the family: between them they have every part."""
+"""Two rungs of the ladder and six of the family: between them they have every part."""
 
 RUNGS = {"textbook": 0, "ring": 2}
 PTX_SUBJECTS = ("static", "pair")

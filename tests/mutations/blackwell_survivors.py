@@ -11,7 +11,10 @@ EQUIVALENT: dict[str, str] = {
         "Another tcgen05.fence::after_thread_sync follows before the first multiply, behind the wait for the slot, and one fence orders after all "
         "waits before it. It is written at both waits so that each reads alone."
     ),
-    "*/source/slots are not drained at the end": (
+    "*/source/slices of B of the other tile": (
+        "The CTAs of a column exchange which slice of B they fetch; source and destination agree, so every slice arrives at its place."
+    ),
+    "*/source/*slots are not drained*": (
         "The epilogue has waited for the commit of the last tile, which the same thread issued after those of all slots, and for tensor memory's "
         "end all warps have met. That the earlier commits have arrived by then is how commits work, in order; the drain does not rely on it."
     ),

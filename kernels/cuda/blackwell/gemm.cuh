@@ -7,8 +7,6 @@
 // The constants in capitals and the functions a_step_advance, b_step_advance, accumulator_offset, warp_lanes, fragment_row, fragment_column and staging_offset
 // come from the layouts of this configuration: they stand above, each under a comment that names its layout.
 #pragma once
-#include "rings.cuh"
-#include "loads.cuh"
 
 struct Slots {
     uint32 a;    // shared address of slot 0 of A
@@ -57,7 +55,7 @@ DEVICE void multiply(Slots slots, Ring ring, Accumulators accumulators, Tiles ti
             for (int step = 0; step < TILE_K / 16; ++step) {
                 tmem_multiply(d, a + a_step_advance(step), b + b_step_advance(step), k_first > 0 || step > 0);    // the first starts the sum
             }
-            tmem_commit(ring.empty_barrier(at.slot));
+            commit_slot(ring.empty_barrier(at.slot));
             at.advance();
         }
         tmem_commit(accumulators.full_barrier(into.slot));

@@ -9,6 +9,11 @@
 DEVICE void tmem_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
 DEVICE void tmem_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
 
+// Every thread of every CTA of the cluster has arrived, and what they wrote before is visible to those who leave.
+DEVICE void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 // ---- shared memory ----------------------------------------------------------------------------------------------
 
 DEVICE uint32 load_shared(uint32 address) {
