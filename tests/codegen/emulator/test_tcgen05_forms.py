@@ -219,6 +219,22 @@ def test_what_an_accumulator_holds_enters(name: str, numerics: str) -> None:
     assert (after == expect(case, before, function(start, exact(a, b)))).all()
 
 
+@pytest.mark.parametrize("numerics", ["float32", "hardware"])
+@pytest.mark.parametrize("saturate", [True, False])
+def test_integers_saturate_or_wrap_after_every_instruction(saturate: bool, numerics: str) -> None:
+    """Two instructions: what the first cuts off is not there for the second."""
+    issue = "mma(slot, a[i] + base, b[i] + base, idesc, 1)"
+    case = Case("i8", 128, 32, "s8", "s8", d="s32", issue=issue, options=(("saturate", saturate),))
+    before = np.full((1, 128, 512), (1 << 31) - 20, np.uint32)
+    a, b, after = run_case(case, before, numerics=numerics)
+    total = before[0, :, :32].view(np.int32).astype(np.int64)
+    for step in range(2):
+        total = total + exact(a[:, 32 * step : 32 * step + 32], b[:, 32 * step : 32 * step + 32]).astype(np.int64)
+        total = np.clip(total, -(1 << 31), (1 << 31) - 1) if saturate else (total + (1 << 31)) % (1 << 32) - (1 << 31)
+    assert (total != total.clip(-100, (1 << 31) - 2)).any()
+    assert (after == expect(case, before, total)).all()
+
+
 MASKED = (
     'ASM("{\\n.reg .pred p;\\nsetp.ne.b32 p, %4, 0;\\ntcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, {%5, %6, %7, %8}, p;\\n}"'
     ' :: "r"(slot), "l"(a[i] + base), "l"(b[i] + base), "r"(idesc), "r"(0), "r"(1), "r"(0x80000000), "r"(0xffffffff), "r"(0) : "memory")'
