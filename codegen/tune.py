@@ -30,11 +30,14 @@ from .tune_plan import Walks, estimate, family, starting_points
 from .tune_state import Candidate, Outcome, TuneState, read_state
 from .tuned.device import TuningDevice
 from .tuned.store import Place, Store
+from .tuned.table import shipped_tables
+from .tuned.transfer import transfers
 
 SECONDS = 20.0
 """Time for one problem unless told otherwise."""
 
 STARTING = 24
+_TRANSFERS = 10
 _LEADERS = 4
 _IN_FLIGHT = 8
 """Steps that are compiled ahead of the card; each is chosen from the fastest known when it is asked for."""
@@ -160,6 +163,15 @@ def tune(
         return _result(state, bench.device, resumed, store.path(place))
 
 
+def first_candidates(problem: Problem, device: TuningDevice, store: Store, arch: str = "sm_90a") -> list[GemmConfig]:
+    """What a run measures first: what is chosen without tuning, what was fastest for the shapes most like this one, and
+    what the model ranks next.
+    """
+    points = [config for _, config in starting_points(problem, STARTING, arch, device.sms)]
+    others = transfers(problem, _TRANSFERS, store, shipped_tables(), device.name, arch, device.sms)
+    return list(dict.fromkeys([points[0], *others, *points[1:]]))[:STARTING]
+
+
 def require_kernel(problem: Problem, arch: str) -> None:
     """Raises ConfigError for a problem that no kernel of the architecture computes, or that cannot be measured here.
 
@@ -231,9 +243,9 @@ class _Run:
     def go(self) -> None:
         self.state.finished = False
         try:
-            points = starting_points(self.state.problem, STARTING, self.place.arch, self.sms)
-            untuned = Candidate(points[0][1])
-            self.search([Candidate(config) for _, config in points])
+            first = first_candidates(self.state.problem, self.bench.device, self.store, self.place.arch)
+            untuned = Candidate(first[0])
+            self.search([Candidate(config) for config in first])
             self.finals(untuned)
         finally:
             self.save()
