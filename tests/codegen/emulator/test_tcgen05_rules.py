@@ -45,6 +45,7 @@ RULES = {
     "no fence of the barrier's init": ({"FENCE_INIT": "", "FENCE_PROXY": "if (warp) fence_async()"}, "fence.mbarrier_init"),
     # Allocation.
     "no alloc": ({"ALLOC": "slot = 0", "DEALLOC": ""}, "owns no tensor memory"),
+    "address taken to be 0": ({"ADDRESS": "slot * 0"}, "are not allocated"),
     "no dealloc": ({"DEALLOC": ""}, "did not deallocate"),
     "dealloc of half": ({"DEALLOC": "tmem_dealloc(address, 32)"}, "deallocated as it was allocated"),
     "dealloc twice": ({"DEALLOC": "tmem_dealloc(address, COLUMNS); tmem_dealloc(address, COLUMNS)"}, "owns no tensor memory"),
