@@ -42,7 +42,7 @@ MAXIMUM_ACCUMULATORS_SPLIT = 128
 _REGISTER_POOL = {1: 336, 2: 504, 3: 512}
 """By consumer warpgroups: registers that one thread of each warpgroup has together when the CTA starts."""
 
-_PRODUCER_REGISTERS = {1: 40, 2: 40, 3: 32}
+_PRODUCER_REGISTERS = {1: 56, 2: 40, 3: 32}
 
 TILE_ROWS = (64, 128, 192, 256)
 SLOT_DEPTHS = (32, 64, 128, 256)
@@ -311,6 +311,14 @@ def _choice_violations(config: GemmConfig) -> Iterator[Violation]:
             value=3,
             rule="three consumers leave each thread no registers for the shares of a split tile",
             fix="consumers=2 works, with tile_m=128 or 256",
+        )
+    hints = [name for name in ("hint_a", "hint_b") if getattr(config.pipeline, name) != "none"]
+    if hints and schedule.consumers == 3:
+        yield Violation(
+            parameter=hints[0],
+            value=repr(getattr(config.pipeline, hints[0])),
+            rule="three consumers leave the producer no registers for a policy of L2",
+            fix='"none" works, or consumers=2 with tile_m=128 or 256',
         )
     if config.specialize in ("nk", "mnk"):
         missing = [name for name in config.specialize if getattr(problem, name) is None]
