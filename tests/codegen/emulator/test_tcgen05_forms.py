@@ -86,9 +86,14 @@ def place(image: NDArray[np.uint8], tile: Any, values: NDArray[Any], dtype: str,
 
 
 def run_case(
-    case: Case, before: NDArray[np.uint32], steps: int = 2, seed: int = 0, numerics: str = "float32"
+    case: Case,
+    before: NDArray[np.uint32],
+    steps: int = 2,
+    seed: int = 0,
+    numerics: str = "float32",
+    tail: NDArray[np.uint8] | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint32]]:
-    """(A, B, tensor memory of all blocks (blocks, 128, 512)) after the instructions."""
+    """(A, B, tensor memory of all blocks (blocks, 128, 512)) after the instructions. `tail`: the end of the first block's shared memory."""
     group = case.group
     packed = case.kind in ("mxf4", "mxf4nvf4")
     width = 64 if packed else {"f16": 16, "bf16": 16, "tf32": 8}.get(case.a, 32)
@@ -108,6 +113,8 @@ def run_case(
         words.append(np.array([word + int(advance(step)) for step in range(steps)], np.uint64))
         operands.append(values[:, : width * steps])
         at += 32768
+    if tail is not None:
+        images[0, -tail.size :] = tail
     fields = dict(case.options)
     idesc = instruction_descriptor(
         case.kind, case.m, case.n, *case.types, case.d, *case.majors, cta_group=group, ws=case.ws, **fields
