@@ -16,7 +16,7 @@ CLC, MULTICAST = ("control", "pair"), ("multicast",)
 STAGED = ("static", "pair", "halves")
 TWO = ("static", "pair")
 
-_FENCES = "    tmem_fence_before_sync();\n    sync_ctas();\n    tmem_fence_after_sync();\n"
+_FENCES = "    sync_ctas();\n"
 _FREE = "    if (warp == 3) tmem_free<TMEM_COLUMNS>(tmem);\n"
 _ALLOCATE = "        tmem_allocate<TMEM_COLUMNS>(shared + TMEM_ADDRESS_OFFSET);\n"
 _RELINQUISH = "        tmem_relinquish();\n"
@@ -41,13 +41,13 @@ LIFETIME = (
     exchange("trap: the address is read again where tiles lie", _FREE, "    if (warp == 3) tmem_free<TMEM_COLUMNS>(load_shared(shared + A_OFFSET));\n", STATIC),
     exchange("trap: a tile overwrites the address before all have read it", "    const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);\n", "    store_shared_16(shared + TMEM_ADDRESS_OFFSET, Bytes16());\n    const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);\n", STATIC),
     exchange("the textbook keeps it", "    if (warp == 0) tmem_free<TMEM_COLUMNS>(tmem);\n", "", ONES),
-    exchange("the textbook gives it back too early", "    tmem_fence_before_sync();\n    __syncthreads();\n    tmem_fence_after_sync();\n    if (warp == 0) tmem_free", "    if (warp == 0) tmem_free", ONES),
+    exchange("the textbook gives it back too early", "    __syncthreads();\n    if (warp == 0) tmem_free", "    if (warp == 0) tmem_free", ONES),
 )  # fmt: skip
 
 PAIRED = (
     exchange("trap: the pair allocates before both CTAs run", "sync_before_allocation() { sync_ctas(); }", "sync_before_allocation() {}", PAIRS),
-    exchange("trap: no cluster barrier at the end", _FENCES + _FREE, "    tmem_fence_before_sync();\n    __syncthreads();\n    tmem_fence_after_sync();\n" + _FREE, PAIRS),
-    exchange("trap: the follower leaves before the pair has allocated", "    tmem_fence_before_sync();\n    sync_ctas();\n    tmem_fence_after_sync();\n    const uint32 tmem", "    if (cta_of_tile() == 1) return;\n    tmem_fence_before_sync();\n    sync_ctas();\n    tmem_fence_after_sync();\n    const uint32 tmem", PAIRS),
+    exchange("trap: no cluster barrier at the end", _FENCES + _FREE, "    __syncthreads();\n" + _FREE, PAIRS),
+    exchange("trap: the follower leaves before the pair has allocated", "    sync_ctas();\n    const uint32 tmem", "    if (cta_of_tile() == 1) return;\n    sync_ctas();\n    const uint32 tmem", PAIRS),
     exchange("only the leader allocates", "    if (warp == 3) {\n        tmem_allocate", "    if (warp == 3 && cta_of_tile() == 0) {\n        tmem_allocate", PAIRS),
     exchange("only the leader gives it back", "    if (warp == 3) tmem_free", "    if (warp == 3 && cta_of_tile() == 0) tmem_free", PAIRS),
     exchange("trap: bytes of one CTA are expected", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "(A_SLOT_BYTES + B_SLOT_BYTES)", PAIRS),

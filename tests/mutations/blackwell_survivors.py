@@ -7,10 +7,6 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 EQUIVALENT: dict[str, str] = {
-    "*/source/no fence after the accumulator is free": (
-        "Another tcgen05.fence::after_thread_sync follows before the first multiply, behind the wait for the slot, and one fence orders after all "
-        "waits before it. It is written at both waits so that each reads alone."
-    ),
     "*/source/slices of B of the other tile": (
         "The CTAs of a column exchange which slice of B they fetch; source and destination agree, so every slice arrives at its place."
     ),

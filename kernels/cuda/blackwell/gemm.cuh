@@ -48,7 +48,6 @@ DEVICE void multiply(Slots slots, Ring ring, Accumulators accumulators, Tiles ti
         const uint32 d = tmem + accumulator_offset(into.slot);
         for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {
             ring.wait_full(at);
-            tmem_fence_after_sync();
             const uint64 a = descriptor_a + at.slot * (A_SLOT_BYTES >> 4);
             const uint64 b = descriptor_b + at.slot * (B_SLOT_BYTES >> 4);
             #pragma unroll
@@ -115,9 +114,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         tmem_allocate<TMEM_COLUMNS>(shared + TMEM_ADDRESS_OFFSET);
         tmem_relinquish();
     }
-    tmem_fence_before_sync();
     sync_ctas();
-    tmem_fence_after_sync();
     const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);
 
     dependency_allow();
@@ -135,8 +132,6 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
 
     // Tensor memory is given back when nobody uses it any more, and a CTA's shared memory outlives what its peer still does to it.
     __syncwarp();
-    tmem_fence_before_sync();
     sync_ctas();
-    tmem_fence_after_sync();
     if (warp == 3) tmem_free<TMEM_COLUMNS>(tmem);
 }

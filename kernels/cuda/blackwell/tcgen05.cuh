@@ -5,7 +5,8 @@
 
 // ---- order ------------------------------------------------------------------------------------------------------
 
-// Tensor-memory instructions before this come before whatever this thread signals next; those after the other come after what it waited for.
+// Where tensor memory changes hands: its instructions before the first fence come before whatever this thread signals next, those after the second come after
+// what it waited for. (Taking it and giving it back are synchronous and need none; nor do operands in shared memory, which barriers hand over.)
 DEVICE void tmem_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
 DEVICE void tmem_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
 
