@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .build import Build
     from .emulator import EmulationResult, Progress
     from .launch import LoadedKernel
+    from .speed_of_light import Device
     from .tune import TuneResult
 
 _NUMPY_NAMES = {"bf16": "bfloat16"}
@@ -164,15 +165,16 @@ class Gemm:
         """The machine code that its assembler made."""
         return self.build.cubin
 
-    def explain(self) -> str:
-        """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves.
+    def explain(self, device: Device | None = None) -> str:
+        """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves, and what bounds the
+        problem on ``device`` (``codegen.speed_of_light``; an H200 if None).
 
         >>> Gemm(512, 512, 256).explain().splitlines()[2]
         '1. The tile, and who computes it'
         """
         from .explain import explain
 
-        return explain(self)
+        return explain(self) if device is None else explain(self, device)
 
     def tiles(self) -> int:
         """Output tiles of the problem, counting those that only fill up a cluster.
