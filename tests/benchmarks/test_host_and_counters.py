@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import subprocess
 import sys
@@ -10,11 +9,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hopper_bench import counters, host, results
 from hopper_bench.counters import ALWAYS, TENSOR, available, configuration, figures, main_kernel, parse
-from hopper_bench.host import host_times, one_buffer
+from hopper_bench.host import host_times
 
 from stridewright.codegen.tuned import config_record
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem
@@ -164,23 +162,6 @@ def test_host_time_is_of_calls_alone_with_an_empty_queue() -> None:
     assert times["a"] == pytest.approx([5.0] * 3)
     assert times["b"] == pytest.approx([20.0] * 3)
     assert calls[:10] == ["wait", *"aaaa", "wait", *"bbbb"]
-
-
-def test_arguments_lie_in_one_buffer_at_their_alignment() -> None:
-    values = [np.full(1, number, kind) for number, kind in ((1, np.uint32), (2, np.uint64), (4, np.uint32))]
-    values.insert(2, np.frombuffer(bytes(range(128)), "V128"))
-    (storage, size), extra = one_buffer(values)
-    address = extra[1]
-    assert [extra[0], extra[2], extra[3], extra[4]] == [1, 2, ctypes.addressof(size), None]
-    assert address % 64 == 0
-    held = ctypes.string_at(address, size.value)
-    # 4 bytes at 0, 8 at 8, a tensor map at 64, 4 behind it.
-    assert size.value == 64 + 128 + 4
-    assert held[0:4] == (1).to_bytes(4, "little")
-    assert held[8:16] == (2).to_bytes(8, "little")
-    assert held[64:192] == bytes(range(128))
-    assert held[192:196] == (4).to_bytes(4, "little")
-    assert storage.nbytes >= size.value
 
 
 def test_the_first_result_imports_nothing_of_the_package_before_its_clock_starts() -> None:
