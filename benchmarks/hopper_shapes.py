@@ -12,6 +12,7 @@ is compared with a float64 product. ``--sustained S`` lets the compute-bound one
 deterministic ones must give the same bits twice.
 ``cold``: time from nothing to the first right result, with an empty cache and from it. ``host``: the host's time of a
 call. ``ncu``: hardware counters of configurations, ``--set order=hilbert --set cublaslt`` and so on, by Nsight Compute.
+``limits``: the same for the shapes of a file of results that stay below cuBLASLt, ours beside its best.
 
 A run of the first two adds to its JSON file shape by shape and leaves out what is there (``--again`` measures it anew), so a run that is
 stopped, or whose ``--budget`` of seconds is spent, goes on where it was.
@@ -74,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
         ncu.add_argument("--launches", type=int, default=2, help="of each; the last one counts")
         if name == "ncu":
             ncu.add_argument("--json", type=Path, required=True, help="the file of results")
+    limits = modes.add_parser("limits")
+    limits.add_argument("--of", type=Path, required=True, help="a file of results of shapes")
+    limits.add_argument("--tuned", type=Path, default=None, help="a tuner's report, which says what was tried")
+    limits.add_argument("--first", type=float, default=1.0, help="shapes below so much of cuBLASLt's first choice")
+    limits.add_argument("--best", type=float, default=0.99, help="or of the best of its list")
+    limits.add_argument("--launches", type=int, default=2)
+    limits.add_argument("--json", type=Path, required=True, help="the file of results")
     return made
 
 
@@ -98,12 +106,22 @@ def main() -> int:
     if arguments.what == "pairs_worker":
         pairs.work()
         return 0
-    modes = {"pairs": pairs.run, "cold": host.cold, "host": host.host}
-    if arguments.what in modes:
-        return int(modes[arguments.what](arguments) > 0)
     if arguments.what in ("ncu", "launch_once"):
         arguments.set = arguments.set or [""]
-        return counters.run(arguments) if arguments.what == "ncu" else counters.launch_once(arguments)
+    modes = {
+        "pairs": pairs.run,
+        "cold": host.cold,
+        "host": host.host,
+        "ncu": counters.run,
+        "launch_once": counters.launch_once,
+        "limits": counters.limits,
+    }
+    if arguments.what in modes:
+        try:
+            return int(modes[arguments.what](arguments) > 0)
+        except FileNotFoundError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
     return int(shapes.run(arguments, shapes.chosen(arguments)) > 0)
 
 

@@ -37,7 +37,7 @@ def numbers(results: Path = RESULTS) -> str:
     """The block between the markers, as Markdown."""
     shapes = _read(results, "hopper_shapes")
     parts = [_speed(results) if shapes is None else _shapes(shapes, _read(results, "hopper_random_shapes"))]
-    parts += [part for part in (_host(results), _right(results)) if part]
+    parts += [part for part in (_limits(results), _host(results), _right(results)) if part]
     ladder = ladder_chart.lines(results / ladder_chart.RECORD.name)
     if ladder:
         parts.append("\n".join(ladder))
@@ -103,6 +103,32 @@ def _shape_row(row: dict[str, Any]) -> str:
 
 def _ratio(pairs: dict[str, Any]) -> str:
     return f"{pairs['ratio']:.3f} ({pairs['low']:.3f} to {pairs['high']:.3f})"
+
+
+def _limits(results: Path) -> str:
+    """The shapes that stay below cuBLASLt, with the hardware's counters of both kernels."""
+    found = _read(results, "hopper_limits")
+    if found is None or not found["rows"]:
+        return ""
+    lines = [
+        "Below 1.00 of the first choice or 0.99 of the best, with Nsight Compute's counters of ours and (cuBLASLt's):",
+        "",
+    ]
+    for row in found["rows"]:
+        parts = [f"- {row['name']}: {row['to_first']['ratio']:.3f} and {row['to_best']['ratio']:.3f}"]
+        if row.get("tried"):
+            parts.append(f"{row['tried'].get('measured', 0)} configurations measured")
+        for key, what, scale in (
+            ("tensor_active_percent", "tensor cores active {} %", 1.0),
+            ("l2_hit_percent", "L2 hits {} %", 1.0),
+            ("dram_read_bytes", "read from memory {} MB", 1e-6),
+            ("nanoseconds", "{} us under the profiler", 1e-3),
+        ):
+            ours, theirs = (row[who].get(key) for who in ("ours", "cublaslt"))
+            if ours is not None and theirs is not None:
+                parts.append(what.format(f"{ours * scale:.1f} ({theirs * scale:.1f})"))
+        lines.append("; ".join(parts) + ".")
+    return "\n".join(lines)
 
 
 def chart(results: Path = RESULTS) -> str | None:

@@ -27,8 +27,7 @@ from typing import Any
 from device_info import device_info
 
 from stridewright.codegen.compile_pool import CompilePool
-from stridewright.codegen.tune import STARTING, DeviceLostError, TuneResult, tune
-from stridewright.codegen.tune_plan import starting_points
+from stridewright.codegen.tune import DeviceLostError, TuneResult, first_candidates, tune
 from stridewright.codegen.tuned import Place, Store, TableEntry, current_device, read_problem, write_table
 from stridewright.codegen.tuned.store import write_atomically
 from stridewright.kernels.config import Problem
@@ -141,6 +140,9 @@ def run(arguments: argparse.Namespace, started: float) -> int:
     rows: list[dict[str, Any]] = []
     results: list[TuneResult] = []
     status = 0
+    device = current_device()
+    if device is None:
+        raise SystemExit("no GPU")
     with CompilePool(arguments.workers) as pool:
         for number, (name, problem) in enumerate(problems):
             left = arguments.budget - (time.time() - started)
@@ -148,7 +150,7 @@ def run(arguments: argparse.Namespace, started: float) -> int:
                 print(f"no time left for {len(problems) - number} shapes", flush=True)
                 break
             if number + 1 < len(problems):
-                for place, (_, config) in enumerate(starting_points(problems[number + 1][1], STARTING)):
+                for place, config in enumerate(first_candidates(problems[number + 1][1], device, store)):
                     pool.submit(config, _LATER + place)
             seconds = max(left / (len(problems) - number), _LEAST_SECONDS)
             if arguments.again:

@@ -114,6 +114,11 @@ def _blackwell_cases(arch: str) -> Iterator[Case]:
         if config is None:
             raise AssertionError(f"{plain.name} fits no ring")
         yield _configured(config)
+    for m, n in ((2, 1), (1, 2), (2, 2), (4, 1)):
+        for pair, tile_m, tile_n in ((False, 128, 128), (True, 256, 256)):
+            yield _configured(
+                base.replace(pair=pair, tile_m=tile_m, tile_n=tile_n, cluster_m=m, cluster_n=n, launch="clc")
+            )
     yield _chosen(arch)
 
 

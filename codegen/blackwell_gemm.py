@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stridewright.kernels.blackwell import Derivation, derive
 from stridewright.kernels.blackwell_ladder import Rung, rungs
+from stridewright.kernels.blackwell_rules import cluster_ctas
 from stridewright.kernels.config import GemmConfig, Problem
 
 from .bind import OperandError
@@ -72,16 +73,23 @@ class BlackwellGemm(Gemm):
 
     @property
     def ctas(self) -> int:
-        """CTAs that share a tile, and make up a cluster."""
+        """CTAs that share a tile."""
         return self.derivation.ctas
 
+    @property
+    def cluster_ctas(self) -> int:
+        """CTAs of a cluster, those of all its tiles."""
+        return cluster_ctas(self.config)
+
     def tiles(self) -> int:
-        """Output tiles of the problem.
+        """Output tiles of the problem, counting those that only fill up a cluster.
 
         >>> Gemm(512, 512, 256, arch="sm_100a", config=GemmConfig(arch="sm_100a")).tiles()
         8
         """
-        return -(-self.m // self.config.tile.m) * -(-self.n // self.config.tile.n)
+        tile, cluster = self.config.tile, self.config.cluster
+        blocks = -(-self.m // (tile.m * cluster.m)) * -(-self.n // (tile.n * cluster.n))
+        return blocks * cluster.m * cluster.n
 
     def multiplies(self) -> int:
         """tcgen05.mma instructions that a launch issues: each tile and k-step of 16.
@@ -98,23 +106,42 @@ class BlackwellGemm(Gemm):
         >>> Gemm(8192, 8192, 256, config=config).grid(), Gemm(8192, 8192, 256, config=config.replace(launch="clc")).grid()
         ((148, 1, 1), (2048, 1, 1))
         """
-        tiles = self.tiles()
+        clusters = self.tiles() * self.ctas // self.cluster_ctas
         if self.config.schedule.launch == "static":
-            tiles = min(tiles, max(sms // self.ctas, 1))
-        return (tiles * self.ctas, 1, 1)
+            clusters = min(clusters, max(sms // self.cluster_ctas, 1))
+        return (clusters * self.cluster_ctas, 1, 1)
 
     @cached_property
     def kernel(self) -> LoadedKernel:
         """The kernel, ready to launch."""
         from .launch import LoadedKernel
 
-        return LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes, cluster=(self.ctas, 1, 1))
+        return LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes, cluster=(self.cluster_ctas, 1, 1))
 
-    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundBlackwellGemm:
-        """The launch for these arrays, prepared; see :meth:`Gemm.bind`."""
+    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool | None = None) -> BoundBlackwellGemm:
+        """The launch for these arrays, prepared; see :meth:`Gemm.bind`. Plain launches unless ``dependent`` says otherwise:
+        what dependent ones gain here nobody has measured.
+        """
         from .blackwell_launch import bind_blackwell
 
-        return bind_blackwell(self, a, b, out, dependent)
+        return bind_blackwell(self, a, b, out, bool(dependent))
+
+    def __call__(
+        self,
+        a: Any,
+        b: Any,
+        c: Any = None,
+        bias: Any = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """``a @ b.T`` on the current GPU; see :meth:`Gemm.__call__`."""
+        self._refuse_epilogue(c, bias, alpha, beta)
+        if out is None:
+            self._require_gpu()
+        return self.bind(a, b, out)(stream)
 
     # ---- on the emulator --------------------------------------------------------------------------------------------
 
@@ -148,7 +175,7 @@ class BlackwellGemm(Gemm):
                 self.grid(int(sms)),
                 (self.threads, 1, 1),
                 self.emulator_arguments(a, b, d),
-                cluster=(self.ctas, 1, 1),
+                cluster=(self.cluster_ctas, 1, 1),
                 shared=self.derivation.shared_bytes,
                 seed=seed,
                 strict=strict,
@@ -221,6 +248,39 @@ class BlackwellGemm(Gemm):
             )
         if problems:
             raise OperandError(f"{name}: " + "; ".join(problems))
+
+
+def kinds_of(a: Any, b: Any) -> tuple[str, str, str]:
+    """Number format and majors of two operands, read from the arrays: numpy's, CuPy's or PyTorch's. An array that is
+    contiguous along neither dimension counts as K-major, which binding it refuses in words.
+
+    >>> a, b = np.zeros((16, 8), np.float16), np.zeros((8, 24), np.float16).T
+    >>> kinds_of(a, b)
+    ('f16', 'k', 'mn')
+    """
+    from .launch_arrays import majors
+
+    found = []
+    for array in (a, b):
+        if callable(getattr(array, "stride", None)):
+            strides = tuple(int(step) for step in array.stride())  # PyTorch counts elements
+        else:
+            strides = tuple(int(step) // int(array.dtype.itemsize) for step in array.strides)
+        lies = majors((int(array.shape[0]), int(array.shape[1])), (strides[0], strides[1]))
+        found.append("mn" if lies == ("mn",) else "k")
+    name = str(a.dtype).removeprefix("torch.")
+    return {numpy_name: dtype for dtype, numpy_name in _NUMPY_NAMES.items()}.get(name, "bf16"), found[0], found[1]
+
+
+def multiply(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_100a") -> Any:
+    """``a @ b.T`` on the current GPU, sizes, types and majors read from the arrays; the Gemm for them is made once."""
+    (m, k), (n, _) = (tuple(int(size) for size in array.shape) for array in (a, b))
+    return _gemm_for(m, n, k, arch, *kinds_of(a, b))(a, b, out=out, stream=stream)
+
+
+@lru_cache(maxsize=256)
+def _gemm_for(m: int, n: int, k: int, arch: str, dtype: str, a_major: str, b_major: str) -> Gemm:
+    return Gemm(m, n, k, dtype, dtype, dtype, arch, a_major, b_major)
 
 
 def wrong_major_of(name: str, mn_major: bool, remedy: str = "np.ascontiguousarray") -> str:

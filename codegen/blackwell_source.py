@@ -17,6 +17,7 @@ from importlib import resources
 
 from stridewright.kernels.blackwell import Derivation, Fragment, derive
 from stridewright.kernels.blackwell_ladder import Rung
+from stridewright.kernels.blackwell_rules import cluster_ctas
 from stridewright.kernels.config import GemmConfig
 
 from .source import _INCLUDE, _comment, _step_source
@@ -46,7 +47,9 @@ def generate(config: GemmConfig, rung: Rung | None = None) -> str:
     taken: set[str] = set()
     blocks = _assemble([_BEFORE], taken)
     blocks += [block for step in derivation.steps for block in _blocks(_step_source(step))]
-    blocks.append(f"#define CLUSTER_ATTRIBUTE{' __cluster_dims__(2, 1, 1)' if derivation.ctas == 2 else ''}")
+    blocks.append(
+        f"#define CLUSTER_ATTRIBUTE{f' __cluster_dims__({cluster}, 1, 1)' if (cluster := cluster_ctas(config)) > 1 else ''}"
+    )
     blocks += _blocks(load_wrapper(derivation.fragment))
     blocks += _assemble([_FOLDER + name for name in _parts(config, rung)], taken)
     return "\n\n".join([_header(derivation, rung).strip(), *used(blocks)]) + "\n"
@@ -113,6 +116,7 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
         group,
         "rings.cuh",
         f"order_{config.schedule.order}.cuh",
+        "cluster_alone.cuh" if config.cluster.m * config.cluster.n == 1 else "cluster_multicast.cuh",
         f"tiles_{config.schedule.launch}.cuh",
         f"epilogue_{config.epilogue.store}.cuh",
         body,
@@ -180,10 +184,12 @@ def _dims(rows: str, major: str) -> str:
 
 
 def _grid_words(derivation: Derivation) -> str:
-    each = "two CTAs" if derivation.ctas == 2 else "one CTA"
+    count = cluster_ctas(derivation.config)
+    each = "one CTA" if count == 1 else f"{count} CTAs"
+    what = "tile" if count == derivation.ctas else "block of tiles"
     if derivation.config.schedule.launch == "static":
-        return f"{each} for each tile, or at most one CTA for each SM"
-    return f"{each} for each tile"
+        return f"{each} for each {what}, or at most one CTA for each SM"
+    return f"{each} for each {what}"
 
 
 def load_wrapper(fragment: Fragment) -> str:

@@ -24,7 +24,7 @@ _MULTIPROCESSORS = 16
 # Of layout.hardware.tensor_map, which is not imported for them: a process's first call should not wait for the algebra.
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 128
 
-ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a"}
+ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 
 
 class DriverError(RuntimeError):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .select import SMS, modelled_columns
+from .select import many_turns, modelled_columns
+from .speed_of_light import H200, Device, speed_of_light
 
 if TYPE_CHECKING:
+    from stridewright.kernels.config import GemmConfig
     from stridewright.layout.hardware import TensorMap
 
     from .gemm import Gemm
 
 
-def explain(gemm: Gemm) -> str:
-    """Layouts, tensor maps, descriptors, shared memory, registers, bank conflicts and waves of this GEMM, as text.
+def explain(gemm: Gemm, device: Device = H200) -> str:
+    """Layouts, tensor maps, descriptors, shared memory, registers, bank conflicts and waves of this GEMM, and what bounds it
+    on ``device``, as text.
 
     >>> from stridewright import Gemm
     >>> "Bank conflicts: 4 wavefronts a store, 4 are ideal" in explain(Gemm(512, 512, 256))
@@ -37,7 +40,7 @@ def explain(gemm: Gemm) -> str:
         ]
         lines.append("")
     lines += [f"{len(derivation.steps) + 1}. The tensor maps of this problem", *_maps(gemm), ""]
-    lines += [f"{len(derivation.steps) + 2}. Waves", *_waves(gemm)]
+    lines += [f"{len(derivation.steps) + 2}. Waves", *_waves(gemm, device)]
     return "\n".join(lines)
 
 
@@ -57,20 +60,38 @@ def _maps(gemm: Gemm) -> list[str]:
     return lines
 
 
-def _waves(gemm: Gemm) -> list[str]:
+def _waves(gemm: Gemm, device: Device) -> list[str]:
     from .blackwell_gemm import BlackwellGemm, waves
 
     if isinstance(gemm, BlackwellGemm):
         return waves(gemm)
-    config = gemm.config
-    rows, columns = -(-gemm.m // config.tile.m), -(-gemm.n // config.tile.n)
+    config, (m, n), sms = gemm.config, gemm.kernel_sizes, device.sms
+    rows, columns = -(-m // config.tile.m), -(-n // config.tile.n)
     tiles = rows * columns
-    turns = tiles / SMS
-    last = tiles - (-(-tiles // SMS) - 1) * SMS
-    useful = gemm.m * gemm.n / (rows * config.tile.m * columns * config.tile.n)
+    turns = tiles / sms
+    last = tiles - (-(-tiles // sms) - 1) * sms
+    useful = m * n / (rows * config.tile.m * columns * config.tile.n)
     steps = -(-gemm.k // config.tile.k)
-    return [
-        f"   {rows} x {columns} = {tiles} tiles on {SMS} SMs: {turns:.2f} waves, {last} of {SMS} SMs busy in the last.",
-        f"   {useful:.1%} of the multiplied rows and columns lie inside D; {steps} k-steps of {config.tile.k} a tile.",
-        f"   The selection model gives {modelled_columns(config):.0f} columns an SM one after another (it ranks configurations).",
+    division = gemm.division(sms)
+    lines = [
+        f"{rows} x {columns} = {tiles} tiles on {sms} SMs: {turns:.2f} waves, {last} of {sms} SMs busy in the last.",
+        f"{useful:.1%} of the multiplied rows and columns lie inside D; {steps} k-steps of {config.tile.k} a tile.",
+        *speed_of_light(gemm, device).lines(),
+        f"The selection model gives {_modelled(config, sms)} (it ranks configurations).",
     ]
+    if division.shared_blocks:
+        lines.append(
+            f"{division.shared_blocks} of {division.blocks} blocks of tiles are divided among {division.clusters} "
+            f"{'clusters' if division.cluster > 1 else 'CTAs'}: {4 * (division.partial_floats + division.counters)} bytes "
+            "of workspace."
+        )
+    return [f"   {line}" for line in lines]
+
+
+def _modelled(config: GemmConfig, sms: int) -> str:
+    problem = config.problem
+    if problem.m is not None and problem.n is not None and many_turns(problem.m, problem.n, sms):
+        return f"{modelled_columns(config, sms):.0f} columns an SM one after another"
+    from .model import features, modelled_us
+
+    return f"{modelled_us(features([config]), sms)[0]:.1f} us"

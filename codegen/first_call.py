@@ -32,6 +32,8 @@ _MOST = 256
 _ALIGNMENT = 16
 """Bytes: what TMA asks of addresses and pitches (CUDA driver API, cuTensorMapEncodeTiled)."""
 
+_NEEDED = ("name", "shared_bytes", "threads", "ctas", "cluster", "dependent", "swap", "maps", "sizes", "workspace")
+
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
@@ -48,12 +50,23 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
     shape_b: Any = getattr(b, "shape", ())
     if len(shape_a) != 2 or len(shape_b) != 2 or shape_a[1] != shape_b[1]:
         raise _wrong_shapes(shape_a, shape_b)
+    if arch != "sm_90a":
+        # Blackwell's kernels take several formats and majors, which the calls kept here do not tell apart.
+        from .blackwell_gemm import multiply
+
+        return multiply(a, b, out, stream, arch)
     key = (shape_a[0], shape_b[0], shape_a[1], arch)
     calls = _calls.get(key)
     if calls is None:
         return _first(key, a, b, out, stream)
     result = calls(a, b, out, stream)
     return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
+
+
+def forget() -> None:
+    """Makes the next call of every shape choose its configuration anew, as after tuning."""
+    _calls.clear()
+    _whole.cache_clear()
 
 
 def _wrong_shapes(shape_a: Any, shape_b: Any) -> Exception:
@@ -95,17 +108,19 @@ def _first(key: tuple[int, int, int, str], a: Any, b: Any, out: Any, stream: Any
 # ---- records ----------------------------------------------------------------------------------------------------------
 
 
-def _path(key: tuple[int, int, int, str], sms: int) -> Path:
+def _home() -> Path:
     from .cache import default_folder
 
+    return default_folder()
+
+
+def _path(key: tuple[int, int, int, str], sms: int) -> Path:
     m, n, k, arch = key
-    return default_folder() / _FOLDER / f"{arch}_{m}x{n}x{k}_{sms}.json"
+    return _home() / _FOLDER / f"{arch}_{m}x{n}x{k}_{sms}.json"
 
 
 def package_digest() -> str:
     """Changes with every file of the package that a record depends on, and with what was tuned on this computer."""
-    from .cache import default_folder
-
     root = Path(__file__).resolve().parents[1]
     parts = ["layout", "layout/hardware", "kernels", "kernels/cuda", "codegen", "codegen/tuned"]
     found: list[tuple[str, int, int]] = []
@@ -116,7 +131,7 @@ def package_digest() -> str:
                     about = entry.stat()
                     found.append((f"{part}/{entry.name}", about.st_size, about.st_mtime_ns))
     # A tuned result is renamed into its folder, which changes the folder's time.
-    for folder in default_folder().glob(f"{_TUNED}/*/*"):
+    for folder in _home().glob(f"{_TUNED}/*/*"):
         about = folder.stat()
         found.append((folder.name, 0, about.st_mtime_ns))
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()[:32]
@@ -170,7 +185,9 @@ class RecordedGemm:
             try:
                 workspace = Workspace(self, SimpleNamespace(**self.record["workspace"]))  # type: ignore[arg-type]
                 arguments = (*self._arguments(a, b, out), *workspace.arguments)
-                launch = PackedLaunch(self.kernel, self.record["ctas"], self.record["threads"], arguments)
+                launch = PackedLaunch(
+                    self.kernel, self.record["ctas"], self.record["threads"], arguments, self.record["dependent"]
+                )
                 return SimpleNamespace(launch=launch, workspace=workspace)
             except LaunchError as error:
                 _logger.warning("the recorded kernel of %s is not used: %s", self.key, error)
@@ -219,8 +236,7 @@ def _from_record(key: tuple[int, int, int, str]) -> Any:
             return None
         if hashlib.sha256(Path(record["cubin"]).read_bytes()).hexdigest() != record["cubin_digest"]:
             return None
-        needed = ("name", "shared_bytes", "threads", "ctas", "cluster", "swap", "maps", "sizes", "workspace")
-        return RecordedGemm(key, record) if all(name in record for name in needed) else None
+        return RecordedGemm(key, record) if all(name in record for name in _NEEDED) else None
     except Exception as error:  # whatever is wrong with a record, or here, the whole way says it better
         _logger.debug("no record of %s: %s", key, error)
         return None
@@ -268,6 +284,7 @@ def record_of(made: Gemm, sms: int) -> dict[str, Any]:
         "shared_bytes": made.derivation.shared_bytes,
         "threads": made.config.threads,
         "ctas": division.ctas,
+        "dependent": made.dependent,
         "cluster": made.config.cluster.m * made.config.cluster.n,
         "swap": made.config.schedule.swap,
         "maps": [None if one is None else dataclasses.asdict(driver_arguments(one.check())) for one in listed],

@@ -19,9 +19,11 @@ from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 from stridewright.kernels.orders import packed_table
 
+from . import tuned
 from .bind import BoundGemm, OperandError, bind, wrong_major
 from .calls import Calls
 from .division import Division, divide
+from .first_call import forget
 from .first_call import gemm as gemm
 from .select import SMS, select
 from .source import KERNEL_NAME, generate
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from .emulator import EmulationResult, Progress
     from .general import GeneralGemm
     from .launch import LoadedKernel
+    from .speed_of_light import Device
+    from .tune import TuneResult
 
 _NUMPY_NAMES = {"bf16": "bfloat16"}
 _NAMES = ("m", "n", "k", "a", "b", "d", "arch", "a_major", "b_major", "config")
@@ -142,7 +146,13 @@ class Gemm:
         violations = (*_missing_sizes(sizes), *probe.violations())
         if violations:
             raise ConfigError(violations)
-        chosen = self._choose(problem, arch) if config is None else probe
+        chosen = probe
+        self.dependent = True
+        """Whether launches may start while the one before them in the stream ends (programmatic dependent launch)."""
+        if config is None:
+            known = tuned.lookup(problem, arch=arch)
+            chosen = self._choose(problem, arch) if known is None else known.config
+            self.dependent = known is None or known.dependent
         self.problem = problem
         self.config = chosen
         self.configured = config is not None
@@ -161,7 +171,7 @@ class Gemm:
     @property
     def derivation(self) -> Derivation:
         """The constants of the kernel and the layouts they come from."""
-        return derive(self.config)
+        return derive(self.config.replace(problem=_what_matters(self.config)))
 
     @cached_property
     def source(self) -> str:
@@ -192,15 +202,16 @@ class Gemm:
         """The machine code that its assembler made."""
         return self.build.cubin
 
-    def explain(self) -> str:
-        """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves.
+    def explain(self, device: Device | None = None) -> str:
+        """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves, and what bounds the
+        problem on ``device`` (``codegen.speed_of_light``; an H200 if None).
 
         >>> Gemm(512, 512, 256).explain().splitlines()[2]
         '1. The tile, and who computes it'
         """
         from .explain import explain
 
-        return explain(self)
+        return explain(self) if device is None else explain(self, device)
 
     def tiles(self) -> int:
         """Output tiles of the problem, counting those that only fill up a cluster.
@@ -305,12 +316,27 @@ class Gemm:
             self._require_gpu()
         return self.bind(a, b, out)(stream)
 
-    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundGemm:
+    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool | None = None) -> BoundGemm:
         """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or
         encoded again. With ``dependent`` the kernel starts while the one before it in the stream ends, and waits for
         it before it reads or writes an array (programmatic dependent launch).
         """
-        return bind(self, a, b, out, dependent)
+        return bind(self, a, b, out, self.dependent if dependent is None else dependent)
+
+    def tune(self, seconds: float = 20.0, **options: Any) -> TuneResult:
+        """Measures configurations on the current GPU for about ``seconds``; this Gemm, and every later one of the problem,
+        uses the fastest. ``options`` are :func:`stridewright.codegen.tune.tune`'s. Raises TuneError where there is no GPU
+        to measure on.
+        """
+        from .tune import tune
+
+        result = tune(self.problem, seconds=seconds, arch=self.config.arch, **options)
+        for made in ("source", "build", "kernel"):
+            self.__dict__.pop(made, None)
+        self.config, self._maps, self._calls = result.config, {}, None
+        forget()  # gemm() must find it too
+        self.dependent = result.dependent
+        return result
 
     def _require_gpu(self) -> None:
         from . import launch

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stridewright.kernels import ladder
-from stridewright.kernels.config import Epilogue, GemmConfig, Problem
+from stridewright.kernels.config import Epilogue, GemmConfig
 from stridewright.kernels.hopper import ELEMENT_BYTES, Step
 from stridewright.kernels.ladder import RUNGS, RungDerivation, RungSpec
 from stridewright.kernels.orders import packed_table
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .emulator import Progress
     from .ladder_bind import BoundRung
     from .launch import LoadedKernel
-    from .tuned import Tuned
 
 KERNEL_NAME = "stridewright_ladder"
 """The extern "C" name of every rung's kernel but the last."""
@@ -361,21 +360,14 @@ class Rung:
 
 
 class ProductRung(Rung):
-    """The last rung: the product's kernel, in the configuration that was fastest for the problem where that was measured (``tuned``),
-    else in the one that the model chooses.
+    """The last rung: the product's kernel, as ``Gemm`` makes it for the problem: in the configuration that was fastest where that
+    was measured, else in the one that a model chooses.
     """
-
-    @cached_property
-    def tuned(self) -> Tuned | None:
-        """What is known from measuring."""
-        from .tuned import lookup
-
-        return lookup(Problem(m=self.m, n=self.n, k=self.k), arch=ladder.ARCH)
 
     @cached_property
     def gemm(self) -> Gemm:
         """The product's kernel for the problem."""
-        return Gemm(self.m, self.n, self.k, config=None if self.tuned is None else self.tuned.config)
+        return Gemm(self.m, self.n, self.k)
 
     @cached_property
     def source(self) -> str:
@@ -389,8 +381,8 @@ class ProductRung(Rung):
 
     @property
     def configuration(self) -> str:
-        """The configuration's name, and whether it was tuned."""
-        return self.gemm.config.name + (", tuned" if self.tuned is not None else "")
+        """The configuration's name, and whether its launches depend on one another."""
+        return self.gemm.config.name + (", dependent launches" if self.gemm.dependent else "")
 
     @property
     def threads(self) -> int:
@@ -402,8 +394,8 @@ class ProductRung(Rung):
         return self.gemm.grid(sms)
 
     def bind(self, a: Any, b: Any, out: Any = None) -> Any:
-        """The product's own bound launch, with the same calls; dependent on the launch before it where that was faster when tuned."""
-        return self.gemm.bind(a, b, out, dependent=self.tuned is not None and self.tuned.dependent)
+        """The product's own bound launch, with the same calls."""
+        return self.gemm.bind(a, b, out)
 
     def emulate(
         self,

@@ -42,6 +42,7 @@ class BoundRung:
             rung.kernel, rung.grid(bind._multiprocessors()), (rung.threads, 1, 1), arguments
         )
         """``launch(stream=None)`` launches and returns nothing."""
+        self.launch.kept = self._table
 
     def __call__(self, stream: Any = None) -> Any:
         """Launches and returns the result, in the caller's kind of array."""

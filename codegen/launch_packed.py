@@ -47,6 +47,9 @@ class PackedLaunch:
     before it touches memory. Threads may share it. Raises LaunchError or TypeError like LoadedKernel.
     """
 
+    kept: Any = None
+    """What must live as long as the launch: device memory that its arguments point to and that nobody else holds."""
+
     def __init__(
         self,
         kernel: LoadedKernel,

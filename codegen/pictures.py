@@ -17,6 +17,7 @@ from stridewright.layout.draw import (
     RooflinePoint,
     TunePoint,
     race_view,
+    tuner_landscape,
     wait_graph,
 )
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .emulator import DeadlockError, Race
     from .emulator.wait_records import BarrierRecord, WaitRecord
     from .speed_of_light import Device
+    from .tune import TuneResult
 
 __all__ = [
     "address_names",
@@ -38,6 +40,7 @@ __all__ = [
     "source_picture",
     "timeline_picture",
     "tune_points",
+    "tuning_picture",
 ]
 
 
@@ -263,6 +266,24 @@ def tune_points(rows: Iterable[Any]) -> list[TunePoint]:
         }
         points.append(TunePoint(config.name, values, seconds, *modelled))
     return points
+
+
+def tuning_picture(result: TuneResult, across: str = "tile_n", down: str = "stages") -> Drawing:
+    """The landscape of what a tuner measured: two parameters (as ``tune_points`` names them), all others free; the winner is underlined.
+
+    >>> from types import SimpleNamespace
+    >>> from stridewright.codegen.tune_state import Candidate, Outcome
+    >>> from stridewright.kernels.config import GemmConfig, Problem
+    >>> config = GemmConfig(problem=Problem(m=4096, n=4096, k=4096))
+    >>> measured = (Outcome(Candidate(config), "measured", us=200.0), Outcome(Candidate(config.replace(stages=3)), "measured", us=230.0))
+    >>> result = SimpleNamespace(problem=config.problem, device=SimpleNamespace(name="H200"), config=config, measured=measured)
+    >>> tuning_picture(result).facts["best"]
+    'sm_90a_bf16_cooperative2_128x256x64_stages4_group8_tma2'
+    """
+    points = tune_points((outcome.candidate.config, 1e-6 * (outcome.us or 0.0)) for outcome in result.measured)
+    problem = result.problem
+    title = f"{problem.m} x {problem.n} x {problem.k}, measured on {result.device.name}"
+    return tuner_landscape(points, across, down, chosen=result.config.name, title=title)
 
 
 def roofline_points(

@@ -46,18 +46,27 @@ def _warps(label: str) -> tuple[int, int]:
     return -1, -1
 
 
-def _rows(spans: Sequence[Span]) -> dict[str, str]:
-    """From a label of threads to the row it belongs to: parts of a warpgroup go with the whole."""
-    labels = list(dict.fromkeys(span.track for span in spans if span.track not in UNITS))
-    whole = sorted(labels, key=lambda label: _warps(label)[0] - _warps(label)[1])
-    rows: dict[str, str] = {}
-    for label in whole:
-        first, last = _warps(label)
-        rows[label] = next(
-            (row for row in rows.values() if _warps(row)[0] <= first and last <= _warps(row)[1]),
-            label,
-        )
-    return rows
+def _within(label: str, other: str) -> bool:
+    """Whether all warps of one label are among those of another."""
+    (first, last), (low, high) = _warps(label), _warps(other)
+    return low <= first and last <= high
+
+
+def _rows(labels: Sequence[str]) -> dict[str, str]:
+    """From a label of threads to the row it belongs to. Some threads of a warp or warpgroup go with the whole, unless that is a larger group
+    of which other parts have rows of their own (all warps, before they take up their roles).
+
+    >>> _rows(["warps 0..3", "thread 0", "4 threads of warps 4..7", "warps 4..7"])["thread 0"]
+    'warps 0..3'
+    >>> _rows(["warps 0..7", "thread 0", "warps 4..7"])["thread 0"]
+    'thread 0'
+    """
+    whole = [label for label in labels if label.startswith("warp")]
+    smallest = [one for one in whole if not any(other != one and _within(other, one) for other in whole)]
+    return {
+        label: label if label in whole else next((row for row in smallest if _within(label, row)), label)
+        for label in labels
+    }
 
 
 class _Story:
@@ -67,7 +76,7 @@ class _Story:
         self.timeline, self.block, self.names = timeline, block, names
         self.spans = sorted((s for s in timeline.spans if s.block == block), key=lambda s: (s.start, s.end))
         self.ends: dict[tuple[int, int, int], PhaseEnd] = {(p.block, p.barrier, p.phase): p for p in timeline.phases}
-        self.rows = _rows(self.spans)
+        self.rows = _rows(list(dict.fromkeys(span.track for span in self.spans if span.track not in UNITS)))
         self.tensor = [span for span in self.spans if span.track == "tensor core"]
         self.consumers = dict.fromkeys(self.row(s.name.partition(" of ")[2]) for s in self.tensor)
         self.producers = dict.fromkeys(self.row(p.by) for p in timeline.phases if p.what == "copy" and p.block == block)
@@ -76,12 +85,13 @@ class _Story:
         """The row of some threads."""
         if label in self.rows:
             return self.rows[label]
-        first, last = _warps(label)
-        return next((r for r in self.rows.values() if _warps(r)[0] <= first and last <= _warps(r)[1]), label)
+        return next((row for row in self.rows.values() if row.startswith("warp") and _within(label, row)), label)
 
     def role(self, row: str) -> str:
         """What the threads of a row are there for, by what they were seen to do."""
         if row in self.consumers:
+            if any(span.name.startswith("tcgen05") for span in self.tensor[:1]):
+                return "issues products"
             number = list(self.consumers).index(row)
             return f"consumer {number}" if len(self.consumers) > 1 else "consumer"
         return "producer" if row in self.producers else ""
@@ -115,8 +125,8 @@ class _Story:
         end = self.ends.get(key)
         if end is None:
             return [f"{self.barrier(key)} was never completed"]
-        did = "copied" if end.what == "copy" else "arrived"
-        took = f", {end.end - end.since:.0f} clocks before it was counted" if end.what == "copy" else ""
+        did = {"copy": "copied", "commit": "committed products"}.get(end.what, "arrived")
+        took = "" if did == "arrived" else f", {end.end - end.since:.0f} clocks before it was counted"
         lines = [
             f"{self.barrier(key)} was completed at {end.end:.0f}: {self.who(end.by)} {did} last, at {end.since:.0f}{took}"
         ]

@@ -1,34 +1,33 @@
 """Chooses a configuration for a shape without measuring.
 
-Three regimes, and in each a coarse model that ranks and does not predict. A persistent grid computes its tiles in
-turns ("waves"), so where there is work for many turns the time is turns times the width of a tile plus a little;
-where one turn is enough the narrowest tiles of 32 columns and more that still fit into it win; and where M is small
-the weights are read once from memory, which many small slots in flight do best. The constants were fitted to runs on
-an H200 (benchmarks/results).
+Large problems take many turns of a persistent grid: their time is turns times the width of a tile plus a little, and
+that ranks ping-pong schedules of 128 rows within a percent. Where tiles are few, M is small or K deep, latency, memory
+and the split of K decide, and a model fitted to measured runs (:mod:`stridewright.codegen.model`) ranks the whole space.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from stridewright.kernels.config import GemmConfig, Problem
 
 SMS = 132
 """Streaming multiprocessors of an H100 SXM and an H200."""
 
-_RESIDENT = {1: 132, 2: 132, 4: 120}
+RESIDENT = {1: 132, 2: 132, 4: 120}
 """CTAs that run at once on 132 SMs with one CTA an SM, by cluster size, as seen on an H200 in another program: a
 cluster lies within one of the chip's groups of SMs, whose sizes 4 does not divide.
 """
-
-SMALL_M = 96
-"""Up to so many rows of A the operands are swapped: 64 rows of weights fill wgmma's M, and the few rows of A its N."""
 
 TURN_OVERHEAD = 3
 """Columns of a tile that a turn of a ping-pong schedule costs beside its multiplies."""
 
 COOPERATIVE_OVERHEAD = 12
 """The same of a cooperative schedule, whose epilogue nothing hides."""
+
+MANY_ROWS = 512
+"""From so many rows of A on, and with tiles of 128 x 208 for more than one turn, turns decide."""
 
 
 def resident_ctas(cluster: int, sms: int = SMS) -> int:
@@ -37,7 +36,7 @@ def resident_ctas(cluster: int, sms: int = SMS) -> int:
     >>> resident_ctas(1), resident_ctas(2), resident_ctas(4), resident_ctas(4, sms=4)
     (132, 132, 120, 4)
     """
-    share = sms * _RESIDENT[cluster] // SMS
+    share = sms * RESIDENT[cluster] // SMS
     return max(share // cluster, 1) * cluster
 
 
@@ -58,39 +57,32 @@ def candidates(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> Iterat
     >>> next(candidates(Problem(m=16, n=6144, k=4096))).schedule.swap
     True
     """
-    m, n, k = _sizes(problem)
-    base = GemmConfig(arch=arch, problem=problem).replace(store="direct" if n * 2 % 16 else "tma")
-    if m <= SMALL_M:
-        shapes = _small_m(m, n, k, sms)
-    elif -(-m // 64) * -(-n // 256) <= sms:
-        shapes = _one_turn(m, n, sms)
-    else:
-        shapes = _many_turns(n)
-    for shape in shapes:
+    base = GemmConfig(arch=arch, problem=problem)
+    if base.on_blackwell:
+        from . import blackwell_select
+
+        yield from blackwell_select.candidates(problem, arch, sms)
+        return
+    m, n, _ = _sizes(problem)
+    if not many_turns(m, n, sms):
+        from .model import best_first
+
+        yield from (config for _, config in best_first(problem, arch, sms, most=16))
+        return
+    base = base.replace(store="direct" if n * 2 % 16 else "tma")
+    for shape in _many_turns(n):
         config = _with_most_stages(base.replace(**shape), 12)
         if config is not None:
             yield config
 
 
-def _small_m(m: int, n: int, k: int, sms: int) -> Iterator[dict[str, object]]:
-    rows = -(-m // 8) * 8
-    blocks = -(-n // 64)
-    parts = 1
-    # Two CTAs share a block of weights, each with half the rows of A, while there are SMs to spare.
-    if blocks * 2 <= sms and rows >= 32:
-        parts = 2
-    tile_n = -(-rows // parts // 8) * 8
-    tile_k = 64 if k <= 1024 else 128
-    yield {"swap": True, "tile_m": 64, "tile_n": tile_n, "tile_k": tile_k, "consumers": 1, "cluster_n": parts}
+def many_turns(m: int, n: int, sms: int = SMS) -> bool:
+    """Whether a problem is large enough for its turns to decide.
 
-
-def _one_turn(m: int, n: int, sms: int) -> Iterator[dict[str, object]]:
-    rows = -(-m // 64)
-    # Under 32 columns a CTA loads more than twice as much of A as of B, and starting it costs more than it saves.
-    for tile_n in range(min(32, -(-n // 8) * 8), 257, 8):
-        if rows * -(-n // tile_n) <= sms:
-            yield {"tile_m": 64, "tile_n": tile_n, "consumers": 1}
-            return
+    >>> many_turns(4096, 4096), many_turns(256, 57344)
+    (True, False)
+    """
+    return m >= MANY_ROWS and -(-m // 128) * -(-n // 208) > sms
 
 
 def _many_turns(n: int) -> Iterator[dict[str, object]]:
@@ -125,15 +117,41 @@ def modelled_columns(config: GemmConfig, sms: int = SMS) -> float:
     return turns * (tile.n + overhead)
 
 
+def ranked(
+    problem: Problem, arch: str = "sm_90a", sms: int = SMS, most: int | None = None
+) -> list[tuple[float, GemmConfig]]:
+    """(modelled cost, configuration), best first and the chosen one before all: ``most`` of them, or all that the model
+    considers. Costs compare within one list only: microseconds, or columns of a tile where turns decide.
+
+    >>> [config.tile.n for _, config in ranked(Problem(m=8192, n=8192, k=8192), most=2)]
+    [200, 192]
+    """
+    if GemmConfig(arch=arch).on_blackwell:
+        from .space_blackwell import estimate
+
+        found = [(estimate(config, sms), config) for config in candidates(problem, arch, sms)]
+    else:
+        m, n, _ = _sizes(problem)
+        if not many_turns(m, n, sms):
+            from .model import best_first
+
+            return list(best_first(problem, arch, sms, most=most or 64))
+        found = [(modelled_columns(config, sms), config) for config in candidates(problem, arch, sms)]
+    # Of equals the one without a cluster, then the wider tile.
+    found.sort(key=lambda one: (one[0], one[1].cluster.m * one[1].cluster.n, -one[1].tile.n))
+    return found[:most]
+
+
+@lru_cache(maxsize=1024)
 def select(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> GemmConfig:
-    """The configuration that the model ranks first; of equals the one without a cluster, then the wider tile.
+    """The configuration that the model ranks first.
 
     >>> from stridewright.kernels.config import Problem
     >>> select(Problem(m=8192, n=8192, k=8192)).name
     'sm_90a_bf16_pingpong2_128x200x64_stages4_group8_tma2'
     """
+    if GemmConfig(arch=arch).on_blackwell:
+        from . import blackwell_select
 
-    def rank(config: GemmConfig) -> tuple[float, int, int]:
-        return modelled_columns(config, sms), config.cluster.m * config.cluster.n, -config.tile.n
-
-    return min(candidates(problem, arch, sms), key=rank)
+        return blackwell_select.select(problem, arch, sms)
+    return ranked(problem, arch, sms, most=1)[0][1]

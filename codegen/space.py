@@ -40,8 +40,8 @@ from stridewright.kernels.hopper_rules import (
     shared_bytes,
 )
 
-ARCHITECTURES = ("sm_90a",)
-"""Architectures whose space is known here."""
+ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a")
+"""Architectures whose space is known: Hopper's here, Blackwell's in ``space_blackwell``."""
 
 SCHEDULES = (("cooperative", 1), ("cooperative", 2), ("cooperative", 3), ("pingpong", 2))
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
@@ -53,6 +53,19 @@ SPECIALIZATIONS = ("", "nk", "mnk")
 BUFFERS = (1, 2, 4)
 SMS = 132
 """Multiprocessors of an H100 SXM and an H200: what a turn of a persistent grid is counted by."""
+
+
+def multiprocessors(arch: str) -> int:
+    """Multiprocessors of the chip that an architecture is known by: H200, B200.
+
+    >>> multiprocessors("sm_90a"), multiprocessors("sm_100a")
+    (132, 148)
+    """
+    if GemmConfig(arch=arch).on_blackwell:
+        from . import blackwell_select
+
+        return blackwell_select.SMS
+    return SMS
 
 
 @dataclass
@@ -173,6 +186,11 @@ def cores(
     if arch not in ARCHITECTURES:
         raise ValueError(f"arch={arch!r}: its space is not known; there is {', '.join(ARCHITECTURES)}")
     left_out = Rejections() if rejected is None else rejected
+    if GemmConfig(arch=arch).on_blackwell:
+        from . import space_blackwell
+
+        yield from space_blackwell.cores(problem, arch, left_out, depths)
+        return
     m, n, k = sizes_of(problem)
     epilogue = Epilogue(store="direct" if n * 2 % 16 else "tma")
     for kind, consumers in SCHEDULES:
@@ -188,7 +206,7 @@ def cores(
                     schedule=schedule,
                     epilogue=epilogue,
                 )
-                refused = first.violations() or _padding("tile_m", tile_m, -(-rows // 64) * 64)
+                refused = first.violations() or padding("tile_m", tile_m, -(-rows // 64) * 64)
                 if refused:
                     left_out.add(first, refused, len(depths) * len(CLUSTERS) * len(COLUMNS))
                     continue
@@ -204,7 +222,7 @@ def _tiles(
     everything = len(CLUSTERS) * len(COLUMNS)
     # A slot of which half is padding moves nothing that a slot of half the depth does not.
     if tile_k > SLOT_DEPTHS[0] and tile_k // 2 >= k:
-        left_out.add(first, _padding("tile_k", tile_k, tile_k // 2), everything)
+        left_out.add(first, padding("tile_k", tile_k, tile_k // 2), everything)
         return
     for cluster_m, cluster_n in CLUSTERS:
         cluster = Cluster(m=cluster_m, n=cluster_n)
@@ -239,7 +257,12 @@ def _with(config: GemmConfig, tile: Tile, cluster: Cluster) -> GemmConfig:
     )
 
 
-def _padding(name: str, value: int, enough: int) -> tuple[Violation, ...]:
+def padding(name: str, value: int, enough: int) -> tuple[Violation, ...]:
+    """The reason against a size beyond what the problem needs, or nothing.
+
+    >>> str(padding("tile_m", 256, 192)[0])
+    'tile_m=256: 192 covers the problem, and more would be padding'
+    """
     if value <= enough:
         return ()
     return (Violation(parameter=name, value=value, rule=f"{enough} covers the problem, and more would be padding"),)
@@ -375,7 +398,7 @@ def epilogues(config: GemmConfig) -> tuple[Epilogue, ...]:
 def configurations(
     problem: Problem, arch: str = "sm_90a", sms: int = SMS, rejected: Rejections | None = None
 ) -> Iterator[GemmConfig]:
-    """The whole space, lazily: every variant of every core.
+    """The whole space of the Hopper kernels, lazily: every variant of every core.
 
     >>> next(configurations(Problem(m=4096, n=4096, k=4096))).problems()
     []
@@ -393,6 +416,11 @@ def neighbours(config: GemmConfig, sms: int = SMS) -> Iterator[GemmConfig]:
     >>> [one.tile.n for one in neighbours(config)][:4]
     [120, 136, 112, 144]
     """
+    if config.on_blackwell:
+        from . import space_blackwell
+
+        yield from space_blackwell.neighbours(config)
+        return
     seen = {config}
     for other in _steps(config, sms):
         if other not in seen:

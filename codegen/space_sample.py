@@ -42,7 +42,7 @@ def features(config: GemmConfig) -> tuple[Feature, ...]:
         ("width", width),
         ("remainder", "panels" if tile.n % 64 == 0 else "pairs" if tile.n % 16 == 0 else "odd"),
         ("tile_k", tile.k),
-        ("cluster", (config.cluster.m, config.cluster.n)),
+        ("cluster", "pair" if config.cluster.pair else (config.cluster.m, config.cluster.n)),
         ("order", schedule.order),
         ("split", split.kind if split.kind == "none" else f"{split.kind} {split.reduce}"),
         ("hint_a", config.pipeline.hint_a),
@@ -50,6 +50,8 @@ def features(config: GemmConfig) -> tuple[Feature, ...]:
         ("store", store + (str(config.epilogue.buffers) if store == "tma" else "")),
         ("specialize", config.specialize),
         ("stages", stages if stages < 4 else "more"),
+        ("accumulators", config.pipeline.accumulators),
+        ("launch", schedule.launch),
     )
 
 
@@ -57,7 +59,7 @@ def pairs(config: GemmConfig) -> frozenset[tuple[Feature, Feature]]:
     """Every two features that come together in a configuration.
 
     >>> len(pairs(GemmConfig()))
-    91
+    120
     """
     return frozenset(itertools.combinations(features(config), 2))
 
@@ -72,6 +74,30 @@ def draw(seed: int, arch: str = "sm_90a") -> Iterator[GemmConfig]:
     dice = random.Random(seed)
     sized = Problem(m=_SIDE, n=_SIDE, k=_SIDE)
     base = GemmConfig(arch=arch, problem=sized)
+    yield from _draw_blackwell(base, dice) if base.on_blackwell else _draw_hopper(base, dice)
+
+
+def _draw_blackwell(base: GemmConfig, dice: random.Random) -> Iterator[GemmConfig]:
+    while True:
+        config = base.replace(
+            pair=dice.random() < 0.5,
+            tile_m=dice.choice((64, 128, 256)),
+            tile_n=dice.choice(
+                (16, dice.randrange(32, 64, 16), dice.randrange(64, 144, 16), dice.randrange(144, 272, 16))
+            ),
+            tile_k=dice.choice((32, 64, 128, 256)),
+            accumulators=dice.choice((1, 2)),
+            launch=dice.choice(("static", "clc", "one")),
+            order=dice.choice(("grouped", "row")),
+            group_m=dice.choice((1, 2, 3, 8)),
+            epilogue=dice.choice((*(Epilogue(buffers=count) for count in space.BUFFERS), Epilogue(store="direct"))),
+            stages=dice.choice((1, 2, 3, dice.randint(4, 12))),
+        )
+        if not config.violations():
+            yield config.replace(problem=Problem())
+
+
+def _draw_hopper(base: GemmConfig, dice: random.Random) -> Iterator[GemmConfig]:
     while True:
         kind, consumers = dice.choice(space.SCHEDULES)
         width = dice.choice((8, dice.randrange(16, 64, 8), dice.randrange(64, 136, 8), dice.randrange(136, 264, 8)))
@@ -146,6 +172,7 @@ def small_shape(config: GemmConfig, seed: int) -> tuple[tuple[int, int, int], in
     """
     dice = random.Random(seed)
     tile, cluster = config.tile, config.cluster
+    sharing = 2 if cluster.pair else 1
     blocks_down, blocks_across = dice.choice(((2, 2), (1, 3), (3, 1)))
     rows = tile.m * cluster.m * blocks_down - dice.randint(1, min(tile.m - 1, 61))
     columns = tile.n * cluster.n * blocks_across - dice.randint(0, min(tile.n - 1, 13))
@@ -154,7 +181,7 @@ def small_shape(config: GemmConfig, seed: int) -> tuple[tuple[int, int, int], in
         n = -(-n // 8) * 8
     depth = min(config.pipeline.stages + 2, 7)
     k = tile.k * depth - 8 * dice.randint(0, tile.k // 8 - 1)
-    ctas = cluster.m * cluster.n
+    ctas = cluster.m * cluster.n * sharing
     # Blocks are few: so few CTAs that each takes several, or where K is shared, more than there are blocks.
     clusters = 2 if config.split.kind == "none" else blocks_down * blocks_across + 1
     return (m, n, k), ctas * clusters

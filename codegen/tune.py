@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stridewright.kernels.config import ConfigError, GemmConfig, Problem, problem_violations
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
 
 from . import space
 from .compile_pool import Compiled, CompilePool, Compiler
@@ -30,11 +30,14 @@ from .tune_plan import Walks, estimate, family, starting_points
 from .tune_state import Candidate, Outcome, TuneState, read_state
 from .tuned.device import TuningDevice
 from .tuned.store import Place, Store
+from .tuned.table import shipped_tables
+from .tuned.transfer import transfers
 
 SECONDS = 20.0
 """Time for one problem unless told otherwise."""
 
 STARTING = 24
+_TRANSFERS = 10
 _LEADERS = 4
 _IN_FLIGHT = 8
 """Steps that are compiled ahead of the card; each is chosen from the fastest known when it is asked for."""
@@ -135,9 +138,7 @@ def tune(
     stridewright.kernels.config.ConfigError: k=60: must be a multiple of 8 for now: TMA wants rows of A and B to start at multiples of 16 bytes, and 60 * 2 bytes is 8 more; nearest 56, 64: pad A and B along K with zeros, which changes no result
     """
     space.sizes_of(problem)
-    violations = tuple(problem_violations(problem))
-    if violations:
-        raise ConfigError(violations)
+    require_kernel(problem, arch)
     if seconds <= 0 or (most is not None and most < 1):
         raise ValueError(
             f"seconds={seconds}, most={most}: both must be above 0 (most=None: as many as there is time for)"
@@ -160,6 +161,29 @@ def tune(
         if state.best is None:
             raise TuneError(_nothing_worked(state))
         return _result(state, bench.device, resumed, store.path(place))
+
+
+def first_candidates(problem: Problem, device: TuningDevice, store: Store, arch: str = "sm_90a") -> list[GemmConfig]:
+    """What a run measures first: what is chosen without tuning, what was fastest for the shapes most like this one, and
+    what the model ranks next.
+    """
+    points = [config for _, config in starting_points(problem, STARTING, arch, device.sms)]
+    others = transfers(problem, _TRANSFERS, store, shipped_tables(), device.name, arch, device.sms)
+    return list(dict.fromkeys([points[0], *others, *points[1:]]))[:STARTING]
+
+
+def require_kernel(problem: Problem, arch: str) -> None:
+    """Raises ConfigError for a problem that no kernel of the architecture computes, or that cannot be measured here.
+
+    >>> require_kernel(Problem(m=8, n=8, k=8), "sm_90a")
+    """
+    # Plain stores serve every n, so that only what no kernel can do is reported.
+    violations = GemmConfig(arch=arch, problem=problem).replace(store="direct").violations()
+    if not violations and "mn" in (problem.a_major, problem.b_major):
+        rule = "only K-major operands can be measured: what draws and checks them lies in rows"
+        violations = (Violation(parameter="a_major, b_major", value=(problem.a_major, problem.b_major), rule=rule),)
+    if violations:
+        raise ConfigError(violations)
 
 
 def _result(state: TuneState, device: TuningDevice, resumed: int, path: Path) -> TuneResult:
@@ -219,9 +243,9 @@ class _Run:
     def go(self) -> None:
         self.state.finished = False
         try:
-            points = starting_points(self.state.problem, STARTING, self.place.arch, self.sms)
-            untuned = Candidate(points[0][1])
-            self.search([Candidate(config) for _, config in points])
+            first = first_candidates(self.state.problem, self.bench.device, self.store, self.place.arch)
+            untuned = Candidate(first[0])
+            self.search([Candidate(config) for config in first])
             self.finals(untuned)
         finally:
             self.save()

@@ -25,10 +25,12 @@ as much again. It catches wrong tiles where K is so deep that the bound of a sin
 
 _REPLAY_US = 4000.0
 """Length of a replay of the reference and in the finals; a candidate's first one is half as long."""
-_SETTLE_US = 20_000.0
-"""How long the reference runs before a candidate that keeps the tensor cores busy: at its power limit the card takes some
-milliseconds to come down to the clock that it can keep, and a pause is enough to leave it (on an H200 a product of 4096 cubed
-takes 171 us after a pause and 195 us without one, and another configuration is the fastest).
+_SETTLE_US = 10_000.0
+"""How long the reference runs right before a candidate that keeps the tensor cores busy."""
+_PAUSE_US = 30_000.0
+"""What the host takes to load a kernel, bind it and capture a graph, roughly. Meanwhile the reference runs: at its power limit
+the card comes down to the clock that it can keep only after a tenth of a second without pauses, and another configuration is
+the fastest then (on an H200 a product of 4096 cubed takes 171 us after a pause and 195 us without one).
 """
 _BUSY_FLOPS = 3.5e14
 """Floating-point operations a second from which power is what limits."""
@@ -100,10 +102,10 @@ class GpuBench:
         from .measure import gemm_launches
         from .space import sizes_of
 
+        self.keep_busy(_PAUSE_US)
         problem = self._problem
         kinds = {name: getattr(problem, name) for name in ("a", "b", "d", "a_major", "b_major")}
         gemm = Gemm(*sizes_of(problem), **kinds, arch=config.arch, config=config)
-        self._run_reference(self._settle_us())
         return GpuRunner(self, gemm_launches(gemm, self._buffers, dependent), self._buffers[0], problem.d)
 
     def rounds(self, runners: Mapping[str, Runner], rounds: int) -> dict[str, list[float]]:
@@ -116,12 +118,16 @@ class GpuBench:
             loops[name] = runner.final_loop()
         return measure_rounds(loops, rounds, warm=1)
 
-    def _settle_us(self) -> float:
+    def _limited_by_power(self) -> bool:
         from .space import sizes_of
 
         m, n, k = sizes_of(self._problem)
-        busy = self._reference_us > 0 and 2e6 * m * n * k / self._reference_us > _BUSY_FLOPS
-        return _SETTLE_US if busy else _REPLAY_US
+        return self._reference_us > 0 and 2e6 * m * n * k / self._reference_us > _BUSY_FLOPS
+
+    def keep_busy(self, us: float) -> None:
+        """Has the reference run for about ``us`` microseconds while the host does something else, where power limits."""
+        if self._limited_by_power():
+            self._run_reference(us)
 
     def _run_reference(self, us: float) -> list[Callable[[], float]]:
         """Starts the reference for about ``us`` microseconds, so that what follows finds the card as a long run would."""
@@ -136,16 +142,17 @@ class GpuBench:
         """
         if self._reference is None:
             self._reference, self._reference_us = loop, loop.replay_us()
-            times = [wait() for wait in self._run_reference(_SETTLE_US)]
+            times = [wait() for wait in self._run_reference(_PAUSE_US)]
             self._reference_us = times[-1]
             return self._reference_us
-        self._run_reference(self._settle_us() / 2)
+        self.keep_busy(_SETTLE_US)
         long = self._reference.products * self._reference_us > 2 * _REPLAY_US
         if not long:
             loop.enqueue()  # the first replay uploads the graph
         started = [self._run_reference(1.0)[0]]
         for _ in range(1 if long else _SCREENED):
             started += [loop.enqueue(), self._run_reference(1.0)[0]]
+        self.keep_busy(_SETTLE_US)  # while the outcome is written down
         times = [wait() for wait in started]
         turns = zip(times[::2], times[1::2], times[2::2], strict=False)
         ratios = [2 * own / (before + after) for before, own, after in turns]
@@ -188,6 +195,7 @@ class GpuRunner:
         """Its time beside the reference."""
         from .measure import GraphLoop, repeats_for
 
+        self._bench.keep_busy(_SETTLE_US)
         repeats = repeats_for(expected_us, len(self._launches), _REPLAY_US / 2)
         self._us = self._bench.against_reference(GraphLoop(self._launches, repeats))
         return self._us

@@ -46,6 +46,10 @@ def estimate(config: GemmConfig, sms: int = space.SMS) -> float:
     >>> estimate(GemmConfig(problem=big)) < estimate(GemmConfig(problem=big).replace(tile_n=64))
     True
     """
+    if config.on_blackwell:
+        from . import space_blackwell
+
+        return space_blackwell.estimate(config, sms)
     tile, cluster, schedule, split = config.tile, config.cluster, config.schedule, config.split
     m, n, k = space.sizes_of(config.problem)
     rows, columns, depth = space.tile_counts(config)
@@ -114,7 +118,8 @@ def starting_points(
             if len(found) >= most:
                 return found
             schedule = config.schedule
-            kind = (schedule.kind, schedule.consumers, schedule.swap, config.tile.m, config.split.kind != "none")
+            kind = (schedule.kind, schedule.consumers, schedule.swap, config.cluster.pair, config.tile.m)
+            kind += (config.split.kind != "none",)
             if (
                 config not in known
                 and taken[kind] < limit
@@ -130,6 +135,8 @@ def starting_points(
 
 def _likely_splits(config: GemmConfig, sms: int) -> Iterator[Split]:
     """Parts that fill one turn and half of one: where tiles are few, how K is split belongs to the choice of the tile."""
+    if config.on_blackwell:
+        return
     rows, columns, depth = space.tile_counts(config)
     if config.schedule.kind == "pingpong" or 2 * rows * columns > sms or depth < 2:
         return

@@ -64,11 +64,17 @@ class OperandTile:
     descriptor: int
     step_advance: Layout
     """k-step of 16 elements -> what is added to the descriptor, in its units of 16 bytes."""
+    slice_rows: int
+    """Rows that one CTA loads, for itself and for those of other tiles in its cluster that need the same."""
+    slice_bytes: int
+    """From one slice to the next, in a slot."""
     box: Tile
-    """(row, k) -> element offset in one box, of which a slot holds ``boxes`` one after another."""
+    """(row, k) -> element offset in one box, of which a slice has ``boxes``."""
     boxes: int
     box_span: int
     """Elements from one box to the next: of K in a K-major operand, else of M or N."""
+    box_step: int
+    """Bytes from one box to the next, in a slot."""
     box_bytes: int
 
 
@@ -190,10 +196,11 @@ def panel_tile(rows: int, columns: int) -> SwizzledLayout:
     return panel
 
 
-def operand_tile(name: str, rows: int, config: GemmConfig, swizzle: str | None = None) -> OperandTile:
-    """The tile of one operand, ``rows`` of M or N in a CTA, and all that follows from it.
+def operand_tile(name: str, rows: int, config: GemmConfig, swizzle: str | None = None, slices: int = 1) -> OperandTile:
+    """The tile of one operand, ``rows`` of M or N in a CTA, and all that follows from it. ``slices``: tiles of a cluster
+    that share it.
 
-    The swizzle is the widest whose span divides the tile's contiguous run; boxes follow one another along that run.
+    The swizzle is the widest whose span divides a slice's contiguous run; boxes follow one another along that run.
 
     >>> tile = operand_tile("A", 128, GemmConfig(arch="sm_100a"))
     >>> print(tile.layout, hex(tile.descriptor), tile.step_advance)
@@ -201,12 +208,13 @@ def operand_tile(name: str, rows: int, config: GemmConfig, swizzle: str | None =
     """
     problem, k = config.problem, config.tile.k
     dtype, major = (problem.a, problem.a_major) if name == "A" else (problem.b, problem.b_major)
-    run = k if major == "k" else rows
+    slice_rows = rows // slices
+    run = k if major == "k" else slice_rows
     swizzle = swizzle_of(run) if swizzle is None else swizzle
     span = max(swizzle_mode(swizzle).span, 16) // ELEMENT_BYTES
     order = (0, 1) if major == "k" else (1, 0)
     layout = smem_tile(swizzle, major, dtype, rows, k, order=order)
-    box = smem_tile(swizzle, major, dtype, *((rows, span) if major == "k" else (span, k)), order=order)
+    box = smem_tile(swizzle, major, dtype, *((slice_rows, span) if major == "k" else (span, k)), order=order)
     return OperandTile(
         name=name,
         rows=rows,
@@ -216,15 +224,27 @@ def operand_tile(name: str, rows: int, config: GemmConfig, swizzle: str | None =
         slot_bytes=_elements(layout) * ELEMENT_BYTES,
         descriptor=matrix_descriptor(layout, dtype=dtype, arch=config.arch, major=major, address=0),
         step_advance=k_advance(layout, dtype=dtype, arch=config.arch, major=major),
+        slice_rows=slice_rows,
+        slice_bytes=int(plain(layout)(slice_rows % rows, 0)) * ELEMENT_BYTES,
         box=box,
         boxes=run // span,
         box_span=span,
+        box_step=_elements(layout) * ELEMENT_BYTES * span // (k if major == "k" else rows),
         box_bytes=_elements(box) * ELEMENT_BYTES,
     )
 
 
+def plain(tile: Tile) -> Layout:
+    """The layout under a swizzle, if there is one.
+
+    >>> print(plain(panel_tile(16, 64)))
+    ((8,2),(64,1)):((64,512),(1,0))
+    """
+    return tile.layout if isinstance(tile, SwizzledLayout) else tile
+
+
 def _elements(tile: Tile) -> int:
-    return int(cosize(tile.layout if isinstance(tile, SwizzledLayout) else tile))
+    return int(cosize(plain(tile)))
 
 
 def fragment_of(config: GemmConfig) -> Fragment:
@@ -344,8 +364,8 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
 
     config.require_valid()
     tile, problem, group = config.tile, config.problem, ctas(config)
-    a = operand_tile("A", tile.m // group, config, swizzle)
-    b = operand_tile("B", tile.n // group, config, swizzle)
+    a = operand_tile("A", tile.m // group, config, swizzle, config.cluster.n)
+    b = operand_tile("B", tile.n // group, config, swizzle, config.cluster.m)
     count = config.pipeline.accumulators
     plan = plan_tensor_memory([accumulator_request(f"accumulator {i}", tile.m, tile.n, group) for i in range(count)])
     first = [plan[f"accumulator {i}"].column for i in range(count)]

@@ -94,7 +94,7 @@ def rungs(arch: str = "sm_100a", dtype: str = "bf16") -> tuple[Rung, ...]:
         Rung(
             9,
             "the best",
-            "Everything, with a slot of K and a depth of ring that fill shared memory.",
-            staged.replace(stages=5),
+            "Two pairs of a cluster load their rows of A once for both (multicast), and the ring is as deep as shared memory allows.",
+            staged.replace(stages=6, cluster_n=2, group_m=4),
         ),
     )

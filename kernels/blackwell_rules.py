@@ -36,6 +36,9 @@ TILE_ROWS = {1: legal_m("f16", 1), 2: legal_m("f16", 2)}
 SLOT_DEPTHS = (32, 64, 128, 256)
 """Elements of K in a slot."""
 
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
+"""Tiles of a cluster along M and N."""
+
 TILE_SLOTS = 3
 """Answers of cluster launch control that may be on their way or unread: the copies run ahead of the epilogue by about two
 tiles where there are two accumulators."""
@@ -64,11 +67,21 @@ def name(config: GemmConfig) -> str:
     tile, schedule, problem = config.tile, config.schedule, config.problem
     order = f"group{schedule.group_m}" if schedule.order == "grouped" else schedule.order
     store = config.epilogue.store + (str(config.epilogue.buffers) if config.epilogue.store == "tma" else "")
+    cluster = "" if config.cluster.m * config.cluster.n == 1 else f"_cluster{config.cluster.m}x{config.cluster.n}"
     majors = "".join(f"_{operand}mn" for operand in "ab" if getattr(problem, f"{operand}_major") == "mn")
     return (
-        f"{config.arch}_{problem.a}_{'pair' if config.cluster.pair else ''}{tile.m}x{tile.n}x{tile.k}_stages{config.pipeline.stages}"
+        f"{config.arch}_{problem.a}_{'pair' if config.cluster.pair else ''}{tile.m}x{tile.n}x{tile.k}{cluster}_stages{config.pipeline.stages}"
         f"_acc{config.pipeline.accumulators}_{schedule.launch}_{order}_{store}{majors}"
     )
+
+
+def cluster_ctas(config: GemmConfig) -> int:
+    """CTAs of a cluster: those of all its tiles.
+
+    >>> cluster_ctas(GemmConfig(arch="sm_100a").replace(tile_m=256, pair=True, cluster_n=2))
+    4
+    """
+    return ctas(config) * config.cluster.m * config.cluster.n
 
 
 def panel_rows(config: GemmConfig) -> int:
@@ -97,7 +110,8 @@ def tile_readers(config: GemmConfig) -> int:
     >>> tile_readers(GemmConfig(arch="sm_100a"))
     131
     """
-    return ctas(config) * (2 + EPILOGUE_THREADS) + 1
+    tiles = config.cluster.m * config.cluster.n
+    return tiles * (ctas(config) * (2 + EPILOGUE_THREADS) + 1)
 
 
 def shared_parts(config: GemmConfig) -> dict[str, int]:
@@ -251,13 +265,22 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
         yield Violation(parameter="pair", value=repr(cluster.pair), rule="must be 0 or 1")
         return
     group = ctas(config)
-    if (cluster.m, cluster.n) != (1, 1):
+    if (cluster.m, cluster.n) not in CLUSTERS:
         yield Violation(
             parameter="cluster",
             value=f"{cluster.m}x{cluster.n}",
-            rule="a cluster holds one tile on this architecture: one CTA, or with pair=True two",
-            fix="leave it at 1x1",
+            rule=f"must be {_or(f'{m}x{n}' for m, n in CLUSTERS)} tiles, of one CTA or a pair each (8 CTAs are the most that every device runs)",
+            fix="1x1 works",
         )
+        return
+    for name, rows, parts in (("tile_m", tile.m // group, cluster.n), ("tile_n", tile.n // group, cluster.m)):
+        if parts > 1 and rows % (8 * parts):
+            yield Violation(
+                parameter=name,
+                value=getattr(tile, name[-1]),
+                rule=f"{parts} tiles of a cluster share {rows} rows in each CTA and load a slice each, whole groups of 8: must be a multiple of {8 * parts * group}",
+                fix="a cluster of 1x1 works",
+            )
     if tile.m not in TILE_ROWS[group]:
         near = min(TILE_ROWS[group], key=lambda rows: abs(rows - tile.m))
         other = ", or pair=True for two CTAs" if tile.m in TILE_ROWS[3 - group] and group == 1 else ""

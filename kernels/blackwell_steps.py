@@ -16,7 +16,7 @@ from stridewright.layout.hardware import (
 )
 from stridewright.layout.hardware.tensor_memory import data_path
 
-from .blackwell_rules import ALIGNMENT_SLACK, PANEL_COLUMNS, TILE_SLOTS, panel_rows, tile_readers
+from .blackwell_rules import ALIGNMENT_SLACK, PANEL_COLUMNS, TILE_SLOTS, cluster_ctas, panel_rows, tile_readers
 from .hopper import AddressFunction, Constant, Step, byte_offsets
 
 if TYPE_CHECKING:
@@ -52,8 +52,13 @@ def _tile_step(derivation: Derivation) -> Step:
         "clc": "those that run take over the tiles of those that wait (cluster launch control)",
     }[schedule.launch]
     who = "A pair of CTAs computes" if ctas == 2 else "A CTA computes"
+    cluster = (
+        f" A cluster holds {config.cluster.m} x {config.cluster.n} tiles."
+        if config.cluster.m * config.cluster.n > 1
+        else ""
+    )
     notes = [
-        f"{who} {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements; {launch}.",
+        f"{who} {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements; {launch}.{cluster}",
         f"{config.pipeline.accumulators} accumulator{'s' * (config.pipeline.accumulators > 1)} in tensor memory"
         + (": one is stored while the next tile goes into the other." if config.pipeline.accumulators > 1 else "."),
     ]
@@ -62,6 +67,12 @@ def _tile_step(derivation: Derivation) -> Step:
         Constant("int", "TILE_N", tile.n),
         Constant("int", "TILE_K", tile.k),
         Constant("int", "CTAS", ctas),
+        Constant("int", "CLUSTER_M", config.cluster.m),
+        Constant("int", "CLUSTER_N", config.cluster.n),
+        Constant("int", "CLUSTER_CTAS", cluster_ctas(config)),
+        Constant("int", "BLOCK_M", tile.m * config.cluster.m),
+        Constant("int", "BLOCK_N", tile.n * config.cluster.n),
+        Constant("int", "SLOT_COMMITS", config.cluster.m + config.cluster.n - 1),
         Constant("int", "D_ROWS", tile.m // ctas),
         Constant("int", "STAGES", config.pipeline.stages),
         Constant("int", "ACCUMULATORS", config.pipeline.accumulators),
@@ -88,7 +99,8 @@ def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
     layouts = [(f"({rows}, k) -> element of the slot", str(operand.layout))]
     if isinstance(operand.layout, SwizzledLayout) and operand.swizzle == "128B":
         layouts.append(("the same in bytes", str(byte_offsets(operand.layout))))
-    inner, outer = (operand.box_span, operand.rows) if operand.major == "k" else (operand.box_span, config.tile.k)
+    inner, outer = operand.box_span, operand.slice_rows if operand.major == "k" else config.tile.k
+    slices = operand.rows // operand.slice_rows
     along = "K" if operand.major == "k" else letter
     functions = [AddressFunction(f"{name.lower()}_step_advance", ("step",), operand.step_advance, "units of 16 bytes")]
     if operand.swizzle == "none" and operand.major == "k":
@@ -99,7 +111,8 @@ def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
         title=f"A slot of {name}",
         layouts=tuple(layouts),
         notes=(
-            f"{operand.rows} rows of {letter} in each CTA, {operand.major.upper()}-major, swizzle {operand.swizzle}.",
+            f"{operand.rows} rows of {letter} in each CTA, {operand.major.upper()}-major, swizzle {operand.swizzle}."
+            + (f" {slices} CTAs load a slice of {operand.slice_rows} each, for all of them." if slices > 1 else ""),
             f"TMA: {operand.boxes} x box {inner} x {outer} elements, one after another along {along}; the barrier expects "
             f"{operand.slot_bytes} bytes, also where the box leaves the tensor.",
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}.",
@@ -113,7 +126,9 @@ def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
             Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
             Constant("int", f"{name}_BOXES", operand.boxes),
             Constant("uint32", f"{name}_BOX_SPAN", operand.box_span),
-            Constant("uint32", f"{name}_BOX_BYTES", operand.box_bytes),
+            Constant("uint32", f"{name}_BOX_STEP", operand.box_step),
+            Constant("uint32", f"{name}_SLICE_ROWS", operand.slice_rows),
+            Constant("uint32", f"{name}_SLICE_BYTES", operand.slice_bytes),
             Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
         ),
         functions=tuple(functions),

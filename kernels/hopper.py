@@ -294,6 +294,7 @@ def derive(config: GemmConfig) -> Derivation:
     return dataclasses.replace(derivation, steps=tuple(_steps(derivation)))
 
 
+@lru_cache(maxsize=64)
 def worst_report(addresses: SwizzledLayout) -> BankReport:
     """The most conflicted of all stmatrix stores of a panel: every warp, every step.
 

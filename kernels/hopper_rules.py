@@ -68,7 +68,7 @@ MAXIMUM_ACCUMULATORS_PROMOTED = 64
 _REGISTER_POOL = {1: 336, 2: 504, 3: 512}
 """By consumer warpgroups: registers that one thread of each warpgroup has together when the CTA starts."""
 
-_PRODUCER_REGISTERS = {1: 40, 2: 40, 3: 32}
+_PRODUCER_REGISTERS = {1: 56, 2: 40, 3: 32}
 
 TILE_ROWS = (64, 128, 192, 256)
 SLOT_DEPTHS = (32, 64, 128, 256)
@@ -108,15 +108,17 @@ def most_accumulators(config: GemmConfig) -> int:
     (208, 200)
     """
     if config.pipeline.promote:
-        return min(MAXIMUM_ACCUMULATORS_PROMOTED, _most_beside_terms(config))
+        most = _most_beside_terms(config)
+        return min(MAXIMUM_ACCUMULATORS_PROMOTED, most if most >= MAXIMUM_ACCUMULATORS_TERMS[2] else most // 2)
     if uses_terms(config):
         return _most_beside_terms(config)
-    if config.schedule.swap and config.epilogue.store == "direct":
-        return MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT
     if config.schedule.consumers == 3:
         return MAXIMUM_ACCUMULATORS_OF_THREE
     if config.split.kind != "none":
-        return MAXIMUM_ACCUMULATORS_SPLIT
+        swapped_direct = config.schedule.swap and config.epilogue.store == "direct"
+        return MAXIMUM_ACCUMULATORS_SPLIT // 2 if swapped_direct else MAXIMUM_ACCUMULATORS_SPLIT
+    if config.schedule.swap and config.epilogue.store == "direct":
+        return MAXIMUM_ACCUMULATORS_SWAPPED_DIRECT
     plain = least_producer_registers(config) == 24 and config.schedule.producer_registers in (0, 24)
     return MAXIMUM_ACCUMULATORS if plain else MAXIMUM_ACCUMULATORS_OF_MUCH_STATE
 
@@ -421,6 +423,21 @@ def _choice_violations(config: GemmConfig) -> Iterator[Violation]:
             value=repr(split.kind),
             rule="a ping-pong schedule takes whole tiles: it hides the end of one under the next, and a split tile has no next",
             fix='schedule_kind="cooperative" works',
+        )
+    if split.kind != "none" and schedule.consumers == 3:
+        yield Violation(
+            parameter="consumers",
+            value=3,
+            rule="three consumers leave each thread no registers for the shares of a split tile",
+            fix="consumers=2 works, with tile_m=128 or 256",
+        )
+    hints = [name for name in ("hint_a", "hint_b") if getattr(config.pipeline, name) != "none"]
+    if hints and schedule.consumers == 3:
+        yield Violation(
+            parameter=hints[0],
+            value=repr(getattr(config.pipeline, hints[0])),
+            rule="three consumers leave the producer no registers for a policy of L2",
+            fix='"none" works, or consumers=2 with tile_m=128 or 256',
         )
     if config.specialize in ("nk", "mnk"):
         missing = [name for name in config.specialize if getattr(problem, name) is None]

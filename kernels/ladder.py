@@ -204,7 +204,7 @@ RUNGS: tuple[RungSpec, ...] = (
     RungSpec(
         number="12",
         title="stridewright's kernel",
-        idea="the product's family, its configuration chosen for the shape: tile, schedule, cluster and order together",
+        idea="the product's family, configured for the shape: tile, schedule, cluster and order together; launches that overlap",
         published=770 / 771,
     ),
 )

@@ -27,6 +27,7 @@ from stridewright.layout.banks import Access, bank_report, suggest_swizzle, swiz
 from stridewright.layout.draw import (
     access_map,
     bank_map,
+    explore,
     layout_card,
     stack,
     swizzle_atlas,
@@ -368,3 +369,12 @@ inspector
 marked = layout_card(Layout((4, 8), (8, 1)), highlight=(2, None))
 assert marked.facts["highlighted"] == 8
 stack(marked, layout_card(Layout((4, (2, 4)), (2, (1, 8))), highlight=(None, (1, None))))
+
+# %% [markdown]
+# **All of it at once?** `explore()`: shape and stride, the swizzle's sliders, type, instruction and phase, with pictures that are linked by hover. Python computes
+# everything; the line of text below the controls is the state, and brings it back.
+
+# %%
+explorer = explore("shape=(32,64) stride=(64,1) swizzle=2,3,3 instruction=ldmatrix.x4")
+assert explore(explorer.state).state == explorer.state
+explorer

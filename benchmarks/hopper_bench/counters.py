@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from stridewright.codegen.tuned import read_config
 from stridewright.kernels.config import GemmConfig, Problem
 
 from .host import PROGRAM, write
+from .summary import fastest_of_ours
 
 # Cycles in which the tensor cores work, under the names that Nsight Compute has had for it; the first there is is taken.
 TENSOR = (
@@ -113,7 +115,9 @@ def parse_settings(text: str) -> dict[str, Any]:
 
 
 def configuration(problem: Problem, settings: str) -> GemmConfig:
-    """What the model chooses, with those parameters changed."""
+    """What the model chooses, with those parameters changed; or the configuration of a JSON record."""
+    if settings.startswith("{"):
+        return read_config(json.loads(settings), problem).require_valid()
     from stridewright.codegen.select import select
 
     return select(problem).replace(**parse_settings(settings)).require_valid()
@@ -129,8 +133,9 @@ def launch_once(arguments: Namespace) -> int:
     buffers = [random_buffers(m, n, k, seed=seed) for seed in range(arguments.launches)]
     stream = measure.timing_stream()
     for settings in arguments.set:
-        if settings == "cublaslt":
-            algorithm = cublaslt.heuristics(m, n, k, most=1)[0]
+        if settings.startswith("cublaslt"):
+            place = int(settings.removeprefix("cublaslt") or 0)
+            algorithm = cublaslt.heuristics(m, n, k)[place]
             launches = cublaslt.CublasLtGemm(m, n, k, algorithm).launches(buffers)
         else:
             config = configuration(Problem(m=m, n=n, k=k), settings)
@@ -141,32 +146,101 @@ def launch_once(arguments: Namespace) -> int:
     return 0
 
 
+def main_kernel(kernels: list[dict[str, Any]], launches: int) -> dict[str, Any]:
+    """Of the kernels that were profiled, the longest of the last launch: a split product of cuBLASLt's has two. ValueError
+    where none is left.
+    """
+    found = [one for one in kernels if one["kernel"] not in FILLING]
+    if not found:
+        raise ValueError("Nsight Compute profiled no product")
+    last = found[-max(1, len(found) // launches) :]
+    return max(last, key=lambda one: one.get("gpu__time_duration.sum", 0.0))
+
+
+class Profiler:
+    """Nsight Compute on this GPU. Raises FileNotFoundError where it is not installed."""
+
+    def __init__(self, launches: int = 2) -> None:
+        tool = shutil.which("ncu")
+        if tool is None:
+            raise FileNotFoundError("Nsight Compute (ncu) is not on the PATH")
+        self._launches = launches
+        query = subprocess.run([tool, "--query-metrics"], capture_output=True, text=True, check=False).stdout
+        self.metrics = available([*TENSOR, *ALWAYS.values()], query)
+        self._command = [tool, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
+        self._command += ["--metrics", ",".join(self.metrics)]
+
+    def figures(self, shape: str, settings: str) -> dict[str, Any]:
+        """The figures of ``settings`` for ``shape``, as ``launch_once`` takes them; an ``error`` where there are none."""
+        target = [sys.executable, str(PROGRAM), "launch_once", "--shape", shape, "--set", settings]
+        target += ["--launches", str(self._launches)]
+        done = subprocess.run([*self._command, *target], capture_output=True, text=True, check=False)
+        try:
+            return figures(main_kernel(parse(done.stdout), self._launches))
+        except ValueError as error:
+            return {"error": f"{error}; {done.stderr[-500:]}"}
+
+
 def run(arguments: Namespace) -> int:
-    """``launch_once`` under Nsight Compute, for each configuration; the last launch of each counts."""
+    """The figures of each configuration and shape."""
     from .results import device_record, finite
 
-    tool = shutil.which("ncu")
-    if tool is None:
-        print("error: Nsight Compute (ncu) is not on the PATH", file=sys.stderr)
-        return 2
-    query = subprocess.run([tool, "--query-metrics"], capture_output=True, text=True, check=False).stdout
-    metrics = available([*TENSOR, *ALWAYS.values()], query)
-    rows: list[dict[str, Any]] = []
+    profiler = Profiler(arguments.launches)
+    rows = []
     for shape in arguments.shape.split(";"):
         for settings in arguments.set:
-            command = [tool, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
-            command += ["--metrics", ",".join(metrics)]
-            target = [sys.executable, str(PROGRAM), "launch_once", "--shape", shape, "--set", settings]
-            done = subprocess.run([*command, *target], capture_output=True, text=True, check=False)
-            row: dict[str, Any] = {"shape": shape, "settings": settings}
-            try:
-                row |= figures([one for one in parse(done.stdout) if one["kernel"] not in FILLING][-1])
-            except (ValueError, IndexError) as error:
-                row["error"] = f"{error}; {done.stderr[-500:]}"
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-    write(arguments.json, finite({"device": device_record(), "metrics": metrics, "rows": rows}))
+            rows.append({"shape": shape, "settings": settings, **profiler.figures(shape, settings)})
+            print(json.dumps(rows[-1]), flush=True)
+    write(arguments.json, finite({"device": device_record(), "metrics": profiler.metrics, "rows": rows}))
     return sum("error" in row for row in rows)
+
+
+def below(rows: list[dict[str, Any]], first: float, best: float) -> list[dict[str, Any]]:
+    """The shapes whose fastest configuration of ours stays below ``first`` of cuBLASLt's first choice or ``best`` of its
+    best.
+    """
+    found = []
+    for row in rows:
+        ours = fastest_of_ours(row)
+        compared = ours is not None and ours["to_first"]
+        if ours is not None and compared and (ours["to_first"]["ratio"] < first or ours["to_best"]["ratio"] < best):
+            found.append(row)
+    return found
+
+
+def limits(arguments: Namespace) -> int:
+    """For each shape that stays below: by how much, how many configurations were tried, and the hardware counters of ours
+    and of cuBLASLt's best beside each other.
+    """
+    from .results import device_record, finite
+
+    measured = json.loads(arguments.of.read_text(encoding="utf-8"))["rows"]
+    tried = {}
+    if arguments.tuned is not None:
+        report = json.loads(arguments.tuned.read_text(encoding="utf-8"))
+        tried = {row["name"]: row.get("outcomes") for row in report["rows"]}
+    profiler = Profiler(arguments.launches)
+    rows = []
+    for row in below(measured, arguments.first, arguments.best):
+        ours = fastest_of_ours(row)
+        assert ours is not None
+        shape = f"{row['m']},{row['n']},{row['k']}"
+        theirs = row["entries"][row["best"]]
+        place = theirs["detail"].removeprefix("cublaslt").split("_")[0]
+        rows.append(
+            {
+                "name": row["key"],
+                "shape": shape,
+                "to_first": ours["to_first"],
+                "to_best": ours["to_best"],
+                "tried": tried.get(row["key"]),
+                "ours": {"config": ours["detail"], **profiler.figures(shape, json.dumps(ours["config"]))},
+                "cublaslt": {"algorithm": theirs["detail"], **profiler.figures(shape, f"cublaslt{place}")},
+            }
+        )
+        print(json.dumps(rows[-1]), flush=True)
+    write(arguments.json, finite({"device": device_record(), "metrics": profiler.metrics, "rows": rows}))
+    return sum("error" in row[who] for row in rows for who in ("ours", "cublaslt"))
 
 
 def read(path: Path) -> list[dict[str, Any]]:

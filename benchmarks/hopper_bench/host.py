@@ -12,11 +12,9 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from stridewright.codegen.measure import median_interval
 
@@ -133,46 +131,12 @@ def bare_launches(launch: Any, stream: int) -> dict[str, Callable[[], Any]]:
     extended = launch._launch
     grid, block, shared_bytes, _ = launch._sizes
     pointers = ctypes.addressof(launch._pointers)
-    buffer, extra = one_buffer(launch._values)
-    kept = launch, buffer, extra
     plain = (launch._function.ptr, *grid, *block, shared_bytes, stream)
-    together = (call[0], call[1], None, ctypes.addressof(extra))
-
-    def launch_together() -> None:
-        extended(*together)
-        assert kept
 
     return {
         "driver alone: cuLaunchKernelEx by ctypes": lambda: extended(*call),
-        "driver alone: cuLaunchKernelEx by ctypes, arguments in one buffer": launch_together,
         "driver alone: cuLaunchKernel by CuPy": lambda: driver.launchKernel(*plain, pointers, 0),
-        "driver alone: cuLaunchKernel by CuPy, arguments in one buffer": lambda: driver.launchKernel(
-            *plain, 0, ctypes.addressof(extra)
-        ),
     }
-
-
-_BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 0  # CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE and _END of cuda.h
-_MAP_ALIGNMENT = 64  # of a CUtensorMap in a kernel's parameters
-
-
-def one_buffer(values: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, Any]:
-    """Arguments in one buffer, each at its alignment, and the list by which the driver takes it (cuda.h, "extra")."""
-    offsets, end = [], 0
-    for value in values:
-        alignment = _MAP_ALIGNMENT if value.nbytes == 128 else value.nbytes
-        end = -(-end // alignment) * alignment
-        offsets.append(end)
-        end += value.nbytes
-    storage = np.zeros(end + _MAP_ALIGNMENT, np.uint8)
-    start = -storage.ctypes.data % _MAP_ALIGNMENT
-    for offset, value in zip(offsets, values, strict=True):
-        storage[start + offset : start + offset + value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
-    size = ctypes.c_size_t(end)
-    extra = (ctypes.c_void_p * 5)(
-        _BUFFER_POINTER, storage.ctypes.data + start, _BUFFER_SIZE, ctypes.addressof(size), _END
-    )
-    return (storage, size), extra
 
 
 def _prepared_mm(torch: Any, a: Any, b: Any, d: Any) -> Callable[[], Any]:

@@ -17,7 +17,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -297,58 +297,91 @@ def _features(config: GemmConfig) -> Iterator[str]:
     yield f"store {config.epilogue.store}"
 
 
+@dataclass
+class _Tally:
+    """What became of the pairs."""
+
+    ran: list[Pair] = field(default_factory=list)
+    passed: int = 0
+    same: int = 0
+    largest: float = 0.0
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def add(self, pair: Pair, answer: dict[str, Any]) -> None:
+        """Counts an answer; a failure is kept in full."""
+        self.ran.append(pair)
+        if answer["failure"]:
+            self.failures.append({**pair.record(), **answer})
+            print(f"FAILED {pair.config.name} {pair.sizes}: {answer['failure']}", flush=True)
+            return
+        self.passed += 1
+        self.same += pair.deterministic
+        self.largest = max(self.largest, answer["relative_error"] or 0.0)
+
+
+_MOST_DRAWS = 5
+
+
 def run(arguments: Namespace) -> int:
-    """Compiles the kernels in parallel, runs the pairs, and records counts and every failure in full."""
+    """Compiles the kernels in parallel, runs the pairs, and records counts and every failure in full.
+
+    A kernel that the assembler's log forbids cannot run; other pairs take the place of its own, until as many as were
+    asked for have run.
+    """
     from stridewright.codegen.compile_pool import CompilePool
 
     from .results import device_record, finite
 
     start = time.perf_counter()
-    pairs = draw_pairs(arguments.count, arguments.kernels, arguments.seed)
-    if arguments.configs:
-        pairs = [pair for pair in pairs if arguments.configs in pair.config.name]
-    failures: list[dict[str, Any]] = []
-    refused: dict[str, str] = {}
-    passed = same = done = 0
-    largest = 0.0
+    tally = _Tally()
     worker = Worker([sys.executable, str(PROGRAM), "pairs_worker"])
+
+    def over() -> bool:
+        return time.perf_counter() - start > arguments.budget or worker.restarts > MOST_RESTARTS
+
     with CompilePool() as pool:
-        compilations = [pool.submit(pair.config) for pair in pairs]
-        for pair, compilation in zip(pairs, compilations, strict=True):
-            if time.perf_counter() - start > arguments.budget or worker.restarts > MOST_RESTARTS:
+        for draw in range(_MOST_DRAWS):
+            missing = arguments.count - len(tally.ran)
+            if missing <= 0 or over():
                 break
-            done += 1
-            why = compilation.result().refused
-            if why:
-                refused[pair.config.name] = why
-                continue
-            answer = worker.ask(pair.record())
-            if answer["failure"]:
-                failures.append({**pair.record(), **answer})
-                print(f"FAILED {pair.config.name} {pair.sizes}: {answer['failure']}", flush=True)
-                continue
-            passed += 1
-            same += pair.deterministic
-            largest = max(largest, answer["relative_error"] or 0.0)
+            # As many kernels for each pair as at first; seeds go on, so that no input comes twice.
+            kernels = max(1, -(-arguments.kernels * missing // arguments.count))
+            pairs = draw_pairs(missing, kernels, arguments.seed + 1000 * draw)
+            pairs = [dataclasses.replace(pair, seed=pair.seed + arguments.count * draw) for pair in pairs]
+            if arguments.configs:
+                pairs = [pair for pair in pairs if arguments.configs in pair.config.name]
+            compilations = [pool.submit(pair.config) for pair in pairs]
+            for pair, compilation in zip(pairs, compilations, strict=True):
+                if over():
+                    break
+                why = compilation.result().refused
+                if why:
+                    tally.refused[pair.config.name] = why
+                else:
+                    tally.add(pair, worker.ask(pair.record()))
+            if arguments.configs:
+                break
     worker.close()
     report = {
         "device": device_record(),
         "seed": arguments.seed,
-        "pairs": done,
-        "kernels": len({pair.config.name for pair in pairs[:done]}),
-        "passed": passed,
-        "bit_equal": same,
-        "largest_relative_error": largest,
-        "refused": refused,
+        "pairs": len(tally.ran),
+        "kernels": len({pair.config.name for pair in tally.ran}),
+        "passed": tally.passed,
+        "bit_equal": tally.same,
+        "largest_relative_error": tally.largest,
+        "refused": tally.refused,
         "restarts": worker.restarts,
-        "features": features(pairs[:done]),
+        "features": features(tally.ran),
         "seconds": time.perf_counter() - start,
-        "failures": failures,
+        "failures": tally.failures,
     }
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(finite(report), indent=1) + "\n", encoding="utf-8")
     print(
-        f"{passed} of {done} pairs right over {report['kernels']} kernels, {same} of them twice with the same bits; "
-        f"{len(failures)} failures, {len(refused)} kernels refused by the assembler's log; {report['seconds']:.0f} s"
+        f"{tally.passed} of {len(tally.ran)} pairs right over {report['kernels']} kernels, {tally.same} of them twice with the "
+        f"same bits; {len(tally.failures)} failures; {len(tally.refused)} more kernels were refused by the assembler's log; "
+        f"{report['seconds']:.0f} s"
     )
-    return len(failures)
+    return len(tally.failures)

@@ -100,8 +100,16 @@ def finite(value: Any) -> Any:
 
 
 def listed_shapes(path: Path, first: int = 0, most: int | None = None, names: str = "") -> Iterator[dict[str, Any]]:
-    """The shapes of a file like shapes.json: ``most`` from number ``first`` on, or those named (with commas)."""
-    shapes = json.loads(path.read_text(encoding="utf-8"))["shapes"]
+    """The shapes of a file like shapes.json, or of a tuner's report, whose rows have a name and a ``shape``: ``most`` from
+    number ``first`` on, or those named (with commas).
+    """
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if "shapes" in found:
+        shapes = found["shapes"]
+    else:
+        shapes = [
+            dict(zip(("name", "m", "n", "k"), (row["name"], *row["shape"]), strict=True)) for row in found["rows"]
+        ]
     wanted = [name for name in names.split(",") if name]
     unknown = set(wanted) - {shape["name"] for shape in shapes}
     if unknown:

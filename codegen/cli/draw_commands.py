@@ -296,6 +296,58 @@ def source(
 
 @draw.command()
 @guarded
+def landscape(
+    m: int = typer.Argument(4096),
+    n: int = typer.Argument(4096),
+    k: int = typer.Argument(4096),
+    across: Annotated[str, typer.Option("--across", help="tile_m, tile_n, tile_k, stages, cluster ..")] = "tile_n",
+    down: Annotated[str, typer.Option("--down", help="The same.")] = "tile_m",
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """The tuner's landscape of a GEMM by its coarse model, the choice without tuning underlined."""
+    from stridewright.codegen.pictures import tune_points
+    from stridewright.codegen.select import select
+    from stridewright.codegen.space import cores
+    from stridewright.codegen.tune_plan import estimate
+    from stridewright.kernels.config import Problem
+    from stridewright.layout.draw import tuner_landscape
+
+    problem = Problem(m=m, n=n, k=k)
+    chosen = select(problem)
+    configs = [config for config in cores(problem) if config.tile.n % 16 == 0 or config == chosen]
+    points = tune_points((config, estimate(config)) for config in configs)
+    title = f"{m} x {n} x {k}, modelled"
+    _finish(tuner_landscape(points, across, down, chosen.name, title), output, as_json)
+
+
+@draw.command("roofline")
+@guarded
+def roofline_command(
+    m: int = typer.Argument(4096),
+    n: int = typer.Argument(4096),
+    k: int = typer.Argument(4096),
+    us: Annotated[float | None, typer.Option("--us", help="Microseconds that were measured.")] = None,
+    device: Annotated[str, typer.Option("--device", help="A100, H100, H200 or B200.")] = "H200",
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """A GEMM under a chip's roofline: its floor, and a time if one is given."""
+    from stridewright.codegen.pictures import device_roof, roofline_points
+    from stridewright.codegen.speed_of_light import device_named, floor
+    from stridewright.layout.draw import roofline
+
+    chip = device_named(device)
+    least = floor(chip, m, n, k).us
+    if us is not None and us <= 0:
+        raise ValueError(f"--us {us}: must be above 0")
+    rows = [("floor", (m, n, k), least * 1e-6)] + ([] if us is None else [("measured", (m, n, k), us * 1e-6)])
+    title = f"{m} x {n} x {k} on {chip.name}: at least {least:.2f} us"
+    _finish(roofline([device_roof(chip)], roofline_points(rows), title), output, as_json)
+
+
+@draw.command()
+@guarded
 def timeline(
     m: int = typer.Argument(256),
     n: int = typer.Argument(256),

@@ -224,11 +224,19 @@ def explain(
     b_major: MajorB = MajorName.K,
     arch: Arch = None,
     settings: Set = None,
+    device: Annotated[
+        str, typer.Option(help="Whose speed of light is shown: A100, H100, H200, B200 or current.")
+    ] = "H200",
     as_json: AsJson = False,
 ) -> None:
-    """Show how every constant of a kernel follows from layouts."""
+    """Show how every constant of a kernel follows from layouts, and what bounds the shape on a device."""
+    from stridewright.codegen.speed_of_light import device_named
+
     made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings)
-    explanation = made.explain()
+    try:
+        explanation = made.explain(device_named(device))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--device") from error
     if as_json:
         print_json({"arch": made.config.arch, "config": made.config, "explanation": str(explanation)})
         return

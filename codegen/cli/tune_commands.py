@@ -136,7 +136,7 @@ def tune(
     if most is not None and most < 1:
         raise ValueError(f"--most {most}: must be at least 1")
     wanted = arch or _device_arch()
-    problems = [(name, _problem(sizes, dtype)) for name, *sizes in given]
+    problems = [(name, _problem(sizes, dtype, wanted)) for name, *sizes in given]
     if dry_run:
         _dry_run(problems, wanted, as_json)
         return
@@ -183,13 +183,12 @@ def _given_shapes(m: int | None, n: int | None, k: int | None, shapes: Path | No
     return [("", m, n, k)]
 
 
-def _problem(sizes: Sequence[int], dtype: str) -> Problem:
-    from stridewright.kernels.config import ConfigError, Problem, problem_violations
+def _problem(sizes: Sequence[int], dtype: str, arch: str) -> Problem:
+    from stridewright.codegen.tune import require_kernel
+    from stridewright.kernels.config import Problem
 
     problem = Problem(m=sizes[0], n=sizes[1], k=sizes[2], a=dtype, b=dtype, d=dtype)
-    violations = tuple(problem_violations(problem))
-    if violations:
-        raise ConfigError(violations)
+    require_kernel(problem, arch)
     return problem
 
 
@@ -277,7 +276,7 @@ def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, as_json: bool) 
     from stridewright.codegen.tuned import current_device
 
     device = current_device()
-    sms = device.sms if device is not None else space.SMS
+    sms = device.sms if device is not None and device.arch == arch else space.multiprocessors(arch)
     reports = []
     for name, problem in problems:
         rejected = space.Rejections()

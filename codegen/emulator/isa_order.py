@@ -107,7 +107,7 @@ def _atomic(e: Emitter, i: Instruction) -> tuple[str, int, list[str]]:
         names.append(e.name())
         e.line(
             f"{names[-1]} = atomic(g, {e.mask}, {space!r}, {operation!r}, {kind!r}, {at}, ({values}), {width // 8}, "
-            f"{acquires}, {releases}, {scope_of(order, 'gpu')}, {returns})"
+            f"{acquires}, {releases}, {scope_of(order, 'gpu')}, {returns}, {0 if number else count})"
         )
     for name, result in zip(names, results, strict=True):
         if not is_sink(result):

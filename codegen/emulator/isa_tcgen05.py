@@ -106,6 +106,8 @@ def _mma(e: Emitter, i: Instruction) -> None:
         if len(found) != 1:
             e.unsupported(f"its scale vector: {', '.join(name or 'none' for name in vectors)} are there")
         vector = vectors[found[0]]
+        if found[0].startswith("scale_vec") and e.module.target.endswith("f"):
+            e.unsupported(f".{found[0]} is for single architectures; {e.module.target} takes .block16 and .block32")
         extra.discard(found[0])
     if extra:
         e.unsupported(f"modifier .{sorted(extra)[0]}")

@@ -109,5 +109,7 @@ def update_lanes(
         turn = lanes[np.sort(first)]
         old[turn] = memory.gather(addresses[turn], width)
         memory.scatter(addresses[turn], function(old[turn], turn), width)
+        if turn.size == lanes.size:
+            break
         lanes = np.setdiff1d(lanes, turn, assume_unique=True)
     return old

@@ -199,8 +199,9 @@ def atomic(
     releases: bool,
     scope: int,
     returns: bool,
+    elements: int = 1,
 ) -> Any:
-    """atom (`returns`) and red: the old values. `width` in bytes."""
+    """atom (`returns`) and red: the old values. `width` in bytes; `elements` are checked with this one, none if another did so."""
     if space == "generic":
         parts = spaces_of(g, m, address)
         if len(parts) != 1:
@@ -226,7 +227,8 @@ def atomic(
 
     if space == "global":
         old = g.cta.launch.memory.update(addresses, width, change, m)
-        _atomic_order(g, m, address, width, kind, acquires and returns, releases, scope, returns)
+        if elements:
+            _atomic_order(g, m, address, width, elements, kind, acquires and returns, releases, scope, returns)
     else:
         where = block_of_address(g, m, address) if space == "cluster" else g.cta
         if not isinstance(where, Cta):
@@ -249,6 +251,7 @@ def _atomic_order(
     m: Any,
     address: Value,
     width: int,
+    elements: int,
     kind: str,
     acquires: bool,
     releases: bool,
@@ -257,11 +260,13 @@ def _atomic_order(
 ) -> None:
     launch = g.cta.launch
     if launch.global_races is not None:
-        launch.global_races.lanes(g, m, address, width, g.at, True, scope >= DEVICE)
+        launch.global_races.lanes(g, m, address, width * elements, g.at, True, scope >= DEVICE)
     order = launch.order
     # Sums of floats carry data, not flags: a relaxed one hands nothing over, so that each need not be looked up.
     if order is None or ("f" in kind and not acquires and not releases):
         return
-    if returns:
-        order.read(g, m, address, scope, acquires)
-    order.wrote(g, m, address, scope, releases, True)
+    for part in range(elements):
+        at = address + _step(address, part * width)
+        if returns:
+            order.read(g, m, at, scope, acquires)
+        order.wrote(g, m, at, scope, releases, True)

@@ -91,14 +91,28 @@ def _stamp(actor: Actor, where: int) -> int:
     return actor.epoch << _WHERE_BITS | where
 
 
+_CROWD = 16
+"""Agents from which on it is noted which of them were in which page."""
+_PAGE_BITS = 7
+
+
+def _pages(place: _Place) -> Iterable[int]:
+    """The pages, of 128 granules each, that a place lies in."""
+    if isinstance(place, slice):
+        return range(place.start >> _PAGE_BITS, (place.stop - 1 >> _PAGE_BITS) + 1)
+    return set((place >> _PAGE_BITS).tolist())
+
+
 class _Last:
     """The last access of one kind of each agent, by granule."""
 
-    __slots__ = ("latest", "stamps")
+    __slots__ = ("latest", "pages", "stamps")
 
     def __init__(self) -> None:
         self.stamps: dict[int, NDArray[np.int64]] = {}
         self.latest: dict[int, int] = {}
+        self.pages: dict[int, set[int]] | None = None
+        """Who was ever in a page, if there are many agents: a grid's warps each use a small part of an array."""
 
     def note(self, agent: int, place: _Place, stamp: int, size: int) -> None:
         """Notes an access."""
@@ -108,6 +122,30 @@ class _Last:
         stamps[place] = stamp
         if stamp > self.latest.get(agent, 0):
             self.latest[agent] = stamp
+        if self.pages is not None:
+            for page in _pages(place):
+                self.pages.setdefault(page, set()).add(agent)
+        elif len(self.latest) > _CROWD:
+            self._index()
+
+    def _index(self) -> None:
+        self.pages = {}
+        for agent, stamps in self.stamps.items():
+            for page in _pages(np.flatnonzero(stamps)):
+                self.pages.setdefault(page, set()).add(agent)
+
+    def near(self, place: _Place) -> Iterable[int]:
+        """Agents that may have been at a place, in the order of their numbers if they are many."""
+        if self.pages is None:
+            return self.latest
+        empty: set[int] = set()
+        return sorted(empty.union(*(self.pages.get(page, empty) for page in _pages(place))))
+
+    def refine(self, times: int) -> None:
+        """Granules become smaller."""
+        self.stamps = {agent: np.repeat(stamps, times) for agent, stamps in self.stamps.items()}
+        if self.pages is not None:
+            self._index()
 
 
 class Shadow:
@@ -273,10 +311,10 @@ class Shadow:
     def _after_all(
         self, table: _Last, actor: Actor, place: _Place, where: int, kind: Kind, found: list[Conflict]
     ) -> None:
-        for agent, latest in table.latest.items():
+        for agent in table.near(place):
             # The largest stamp that is ordered before this access.
             known = int(actor.clock[agent]) << _WHERE_BITS | _WHERE_MASK
-            if latest <= known:
+            if table.latest[agent] <= known:
                 continue
             stamps = table.stamps[agent]
             here = stamps[place]
@@ -359,4 +397,4 @@ class Shadow:
         self._expanded.clear()
         self._writes = np.repeat(self._writes, times)
         for table in (self._reads, self._strong_reads, self._strong_writes):
-            table.stamps = {agent: np.repeat(stamps, times) for agent, stamps in table.stamps.items()}
+            table.refine(times)

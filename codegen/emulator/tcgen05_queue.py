@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import tcgen05_mma
-from .errors import EmulationError
 from .tcgen05_mma import Form, Side, Step
+from .tmem import TensorMemoryError
 
 if TYPE_CHECKING:
     from .cta import Cta
@@ -45,9 +45,10 @@ class Operation:
         """Refuses work on the memory of a block that has ended."""
         for cta in self.ctas:
             if not cta.alive.any():
-                raise EmulationError(
+                raise TensorMemoryError(
+                    "ended",
                     f"tcgen05.{self.name} completes after block {cta.ctaid}, whose memory it uses, has ended: a wait for its commit or a "
-                    "cluster barrier is missing before the end"
+                    "cluster barrier is missing before the end",
                 )
 
 
@@ -82,7 +83,8 @@ class Mma(Operation):
         return other.name in ("cp", "shift")
 
     def continues(self, other: Operation) -> bool:
-        """Whether both are steps of one product."""
+        """Whether both are steps of one product: each instruction's rounding to f16, and its saturation, must show."""
+        fields = self.form.descriptor
         return (
             isinstance(other, Mma)
             and other.form is self.form
@@ -93,6 +95,8 @@ class Mma(Operation):
             and other.enabled is None
             and other.step.a_in_memory == self.step.a_in_memory
             and not self.form.vector
+            and fields.d != "f16"
+            and not fields.saturate
         )
 
     def run(self) -> None:

@@ -138,7 +138,9 @@ def pipeline_timeline(
             width = max(x2 - x1, 0.7)
             style = known[bar.kind].style
             place = y + offset + lane * height
-            canvas.rect(x1, place, width, height - 1, f"cell {style}", bar.tip, joined(bar.links))
+            # The edge of a cell is of the paper's colour: of a narrow bar it would leave nothing.
+            looks = style if width < 3 and style != "box" else f"cell {style}"
+            canvas.rect(x1, place, width, height - 1, looks, bar.tip, joined(bar.links))
             links.extend(bar.links)
             if bar.label and height >= 12 and width >= text_width(bar.label, 10) + 4:
                 canvas.text(x1 + width / 2, place + height / 2 + 3, bar.label, 10, "on", "middle")

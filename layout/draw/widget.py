@@ -75,10 +75,14 @@ def _widget_class() -> Any:
                 error = str(refused)
             self.view = message(self.explorer, serial, error)
 
+        def _repr_html_(self) -> str:
+            """For hosts that know no widgets."""
+            return self.explorer._repr_html_()
+
         def _repr_mimebundle_(self, **options: Any) -> Any:
             """With the still picture beside the widget: what shows where no kernel answers."""
             shown = super()._repr_mimebundle_(**options)
-            still = {"text/html": self.explorer._repr_html_()}
+            still = {"text/html": self._repr_html_()}
             if isinstance(shown, tuple):
                 return {**still, **shown[0]}, shown[1]
             return {**still, **(shown or {})}

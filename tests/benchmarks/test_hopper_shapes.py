@@ -51,6 +51,12 @@ def test_shapes_file_has_the_thirty() -> None:
         list(listed_shapes(SHAPES, names="oddly"))
 
 
+def test_shapes_of_a_tuners_report_are_taken_too(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.json"
+    path.write_text(json.dumps({"rows": [{"name": "a", "shape": [1, 2, 3], "config": "x"}]}), encoding="utf-8")
+    assert list(listed_shapes(path)) == [{"name": "a", "m": 1, "n": 2, "k": 3}]
+
+
 def test_random_shapes_are_the_same_each_time_and_of_three_kinds() -> None:
     shapes = random_shapes(30, 0)
     assert shapes == random_shapes(30, 0)

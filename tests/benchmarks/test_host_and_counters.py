@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
+import json
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hopper_bench import counters
-from hopper_bench.counters import ALWAYS, TENSOR, available, configuration, figures, parse
-from hopper_bench.host import host_times, one_buffer
+from hopper_bench import counters, host, results
+from hopper_bench.counters import ALWAYS, TENSOR, available, configuration, figures, main_kernel, parse
+from hopper_bench.host import host_times
 
-from stridewright.kernels.config import ConfigError, Problem
+from stridewright.codegen.tuned import config_record
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -86,6 +87,63 @@ def test_settings_change_the_chosen_configuration() -> None:
         configuration(problem, "tile_n")
 
 
+def test_the_product_is_the_longest_kernel_of_the_last_launch() -> None:
+    def kernel(name: str, ns: float) -> dict[str, Any]:
+        return {"kernel": name, "gpu__time_duration.sum": ns}
+
+    fills = [kernel("fill_random", 1e6)] * 4
+    split = [kernel("gemm", 100.0), kernel("reduce", 20.0), kernel("gemm", 90.0), kernel("reduce", 30.0)]
+    assert main_kernel(fills + split, 2) == kernel("gemm", 90.0)
+    assert main_kernel([kernel("ours", 5.0), kernel("ours", 4.0)], 2) == kernel("ours", 4.0)
+    with pytest.raises(ValueError, match="no product"):
+        main_kernel(fills, 2)
+
+
+def test_a_recorded_configuration_is_made_again() -> None:
+    config = GemmConfig().replace(tile_n=96, order="serpentine", stages=5)
+    problem = Problem(m=4096, n=4096, k=4096)
+    assert configuration(problem, json.dumps(config_record(config))) == config.replace(problem=problem)
+
+
+def test_limits_are_recorded_for_shapes_below_cublaslt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(labels: list[str], first: float, best: float, **more: Any) -> dict[str, Any]:
+        config = None if labels == ["cublaslt"] else config_record(GemmConfig())
+        pairs = {"to_first": {"ratio": first}, "to_best": {"ratio": best}}
+        return {"labels": labels, "us": 10 / first, "config": config, "detail": "ours", **pairs, **more}
+
+    theirs = entry(["cublaslt"], 1.0, 1.0, detail="cublaslt3_id66_tile20")
+    sizes = {"m": 64, "n": 64, "k": 64, "first": 1, "best": 1}
+    rows = [
+        {"key": "good", **sizes, "entries": [entry(["tuned"], 1.1, 1.0), theirs]},
+        {"key": "below best", **sizes, "entries": [entry(["tuned"], 1.01, 0.97), theirs]},
+        {"key": "below first", **sizes, "entries": [entry(["tuned"], 0.98, 0.995), theirs]},
+    ]
+    of, tuned, path = (tmp_path / name for name in ("shapes.json", "tuned.json", "limits.json"))
+    of.write_text(json.dumps({"rows": rows}), encoding="utf-8")
+    tuned.write_text(json.dumps({"rows": [{"name": "below best", "outcomes": {"measured": 40}}]}), encoding="utf-8")
+    asked: list[str] = []
+
+    class Profiler:
+        metrics = ("x",)
+
+        def __init__(self, launches: int) -> None:
+            pass
+
+        def figures(self, shape: str, settings: str) -> dict[str, Any]:
+            asked.append(settings)
+            return {"l2_hit_percent": 70.0}
+
+    monkeypatch.setattr(counters, "Profiler", Profiler)
+    monkeypatch.setattr(results, "device_record", lambda: {"name": "a GPU"})
+    arguments = Namespace(of=of, tuned=tuned, first=1.0, best=0.99, launches=2, json=path)
+    assert counters.limits(arguments) == 0
+    found = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [row["name"] for row in found] == ["below best", "below first"]
+    assert [row["tried"] for row in found] == [{"measured": 40}, None]
+    assert asked[1] == "cublaslt3"
+    assert configuration(Problem(m=64, n=64, k=64), asked[0]).tile == GemmConfig().tile
+
+
 def test_host_time_is_of_calls_alone_with_an_empty_queue() -> None:
     clock, calls = [0.0], []
 
@@ -106,24 +164,36 @@ def test_host_time_is_of_calls_alone_with_an_empty_queue() -> None:
     assert calls[:10] == ["wait", *"aaaa", "wait", *"bbbb"]
 
 
-def test_arguments_lie_in_one_buffer_at_their_alignment() -> None:
-    values = [np.full(1, number, kind) for number, kind in ((1, np.uint32), (2, np.uint64), (4, np.uint32))]
-    values.insert(2, np.frombuffer(bytes(range(128)), "V128"))
-    (storage, size), extra = one_buffer(values)
-    address = extra[1]
-    assert [extra[0], extra[2], extra[3], extra[4]] == [1, 2, ctypes.addressof(size), None]
-    assert address % 64 == 0
-    held = ctypes.string_at(address, size.value)
-    # 4 bytes at 0, 8 at 8, a tensor map at 64, 4 behind it.
-    assert size.value == 64 + 128 + 4
-    assert held[0:4] == (1).to_bytes(4, "little")
-    assert held[8:16] == (2).to_bytes(8, "little")
-    assert held[64:192] == bytes(range(128))
-    assert held[192:196] == (4).to_bytes(4, "little")
-    assert storage.nbytes >= size.value
-
-
 def test_the_first_result_imports_nothing_of_the_package_before_its_clock_starts() -> None:
     code = "import sys; import hopper_bench.cold_start; print([m for m in sys.modules if m.startswith('stridewright')])"
     done = subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+COLD = """
+import json, os, pathlib, sys
+assert sys.argv[1] == "first_result" and sys.argv[2:] == ["--shape", "64,64,64"], sys.argv
+mark = pathlib.Path(os.environ["STRIDEWRIGHT_CACHE_DIR"]) / "made"
+seconds = 0.02 if mark.exists() else 0.9
+mark.write_text("x")
+print("a line of a library")
+print(json.dumps({"import_seconds": 0.01, "call_seconds": seconds, "seconds": seconds + 0.01, "right": True}))
+"""
+
+
+def test_cold_starts_alternate_between_an_empty_cache_and_what_it_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(COLD, encoding="utf-8")
+    monkeypatch.setattr(host, "PROGRAM", program)
+    monkeypatch.setattr(results, "device_record", lambda: {"name": "a GPU"})
+    path = tmp_path / "cold.json"
+    assert host.cold(Namespace(json=path, shape="64,64,64", repeats=2)) == 0
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert found["median"]["empty cache"]["seconds"] == pytest.approx(0.91)
+    assert found["median"]["from the cache"]["call_seconds"] == pytest.approx(0.02)
+    assert [len(rows) for rows in found["rows"].values()] == [2, 2]
+    assert "all right: True" in capsys.readouterr().out
+    program.write_text("raise SystemExit('no GPU')", encoding="utf-8")
+    assert host.cold(Namespace(json=path, shape="64,64,64", repeats=1)) == 1

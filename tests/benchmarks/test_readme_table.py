@@ -98,6 +98,23 @@ def test_random_shapes_host_cold_and_pairs_join_where_they_are(results: Path) ->
     assert "drawn at random" not in before
 
 
+def test_shapes_that_stay_below_are_listed_with_what_limits_them(results: Path) -> None:
+    figures = {"tensor_active_percent": 61.24, "l2_hit_percent": 45.0, "dram_read_bytes": 1.5e9, "nanoseconds": 90e3}
+    row = {
+        "name": "deep-k",
+        "to_first": {"ratio": 0.912},
+        "to_best": {"ratio": 0.91},
+        "tried": {"measured": 48},
+        "ours": figures,
+        "cublaslt": {**figures, "tensor_active_percent": 66.0},
+    }
+    write(results, "hopper_limits", {"rows": [row]})
+    assert (
+        "- deep-k: 0.912 and 0.910; 48 configurations measured; tensor cores active 61.2 (66.0) %; L2 hits 45.0 (45.0) %; "
+        "read from memory 1500.0 (1500.0) MB; 90.0 (90.0) us under the profiler."
+    ) in numbers(results)
+
+
 def test_chart_is_an_svg_with_every_ratio_in_its_tooltips(results: Path) -> None:
     drawn = chart(results)
     assert drawn is not None

@@ -10,8 +10,9 @@ import itertools
 import numpy as np
 import pytest
 
-from stridewright import Gemm
+from stridewright import Gemm, gemm
 from stridewright.codegen.bind import OperandError
+from stridewright.codegen.blackwell_gemm import BlackwellGemm, kinds_of
 from stridewright.codegen.check import check_gemm
 from stridewright.codegen.launch import LaunchError
 from stridewright.kernels.blackwell_ladder import rungs
@@ -70,6 +71,29 @@ def test_both_majors_of_both_operands_are_right(pair: bool, m: int) -> None:
         assert_right(gemm_of(config, (m + 72, 2 * n + 8, 136)), seed)
 
 
+@pytest.mark.parametrize(("m", "n"), [(2, 1), (1, 2), (2, 2), (4, 1), (1, 4)])
+def test_tiles_of_a_cluster_share_what_they_load(m: int, n: int) -> None:
+    for seed, ((pair, tile_m), launch) in enumerate(((FORMS[0], "clc"), (FORMS[1], "static"), (FORMS[3], "clc"))):
+        major = ("k", "mn")[seed % 2]
+        config = BASE.replace(
+            pair=pair, tile_m=tile_m, tile_n=64, cluster_m=m, cluster_n=n, launch=launch,
+            problem=Problem(a_major=major, b_major=major),
+        )  # fmt: skip
+        assert_right(gemm_of(config, (tile_m * m + 48, 64 * n + 72, 200)), seed, sms=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("m", "n"), [(2, 1), (1, 2), (2, 2), (4, 1), (1, 4)])
+def test_every_cluster_of_every_form_is_right_in_any_order(m: int, n: int) -> None:
+    forms = itertools.product(FORMS, ("static", "clc", "one"), itertools.product(("k", "mn"), repeat=2), (64, 256))
+    for seed, ((pair, tile_m), launch, (a, b), tile_n) in enumerate(forms):
+        config = BASE.replace(
+            pair=pair, tile_m=tile_m, tile_n=tile_n, cluster_m=m, cluster_n=n, launch=launch, stages=2,
+            problem=Problem(a_major=a, b_major=b),
+        )  # fmt: skip
+        assert_right(gemm_of(config, (tile_m * m + 48, tile_n * n + 72, 328)), seed, sms=8)
+
+
 def test_k_may_be_anything_where_both_operands_are_mn_major() -> None:
     config = BASE.replace(tile_n=64, problem=Problem(a_major="mn", b_major="mn"))
     for k in (1, 13, 77):
@@ -95,6 +119,21 @@ def test_ctas_without_a_tile_and_with_many_are_right(pair: bool, launch: str) ->
     config = BASE.replace(pair=pair, tile_m=256 if pair else 128, tile_n=32, launch=launch)
     for sms in (2, 6, 148):
         assert_right(gemm_of(config, (520, 168, 72)), sms, sms=sms)
+
+
+class Wide(BlackwellGemm):
+    """Launched with more CTAs than there are tiles."""
+
+    def grid(self, sms: int = 4) -> tuple[int, int, int]:
+        return ((self.tiles() + 2) * self.ctas, 1, 1)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_cta_without_a_tile_gives_back_what_it_took(pair: bool) -> None:
+    config = BASE.replace(pair=pair, tile_m=256 if pair else 128, tile_n=32)
+    for seed in range(2):
+        emulation = assert_right(Wide(256, 64, 136, config=config), seed)
+        assert emulation.result.grid[0] > 2 * (2 if pair else 1)
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (512, 512, 256), (500, 129, 1000), (16, 1024, 512)])
@@ -131,3 +170,11 @@ def test_without_its_gpu_the_error_offers_the_emulator() -> None:
     gemm = Gemm(64, 64, 64, arch="sm_100a")
     with pytest.raises(LaunchError, match=r"no GPU to run sm_100a on: .*emulate"):
         gemm(operand(64, 64, 1), operand(64, 64, 2))
+
+
+def test_majors_and_formats_are_read_from_the_arrays() -> None:
+    a, b = operand(64, 32, 1), operand(32, 48, 2).T
+    assert kinds_of(a, b) == ("bf16", "k", "mn")
+    assert kinds_of(a.astype(np.float16), operand(8, 32, 1, "f16")) == ("f16", "k", "k")
+    with pytest.raises(LaunchError, match="no GPU to run sm_100a on"):
+        gemm(a, b, arch="sm_100a")

@@ -80,7 +80,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     monkeypatch.setattr(launch, "import_cupy", lambda: cupy)
     monkeypatch.setattr(calls, "_raw_stream", lambda: lambda device: streams.torch)
-    monkeypatch.setattr(calls, "_PLACES", {})
+    monkeypatch.setattr(calls, "_KEYS", {})
     return SimpleNamespace(gemm=gemm, call=Calls(gemm), streams=streams)
 
 

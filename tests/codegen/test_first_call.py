@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +73,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]
         def __init__(self, kernel: Any, grid: Any, block: Any, args: Any, dependent: bool = False) -> None:
             packed = tuple(np.asarray(launch.pack_argument(value)).tobytes() for value in args)
             threads = block if isinstance(block, int) else block[0]
-            about = (kernel.name, kernel.shared_bytes, kernel.cluster, grid, threads)
+            about = (kernel.name, kernel.shared_bytes, kernel.cluster, grid, threads, dependent)
             self.about = (*about, packed)
 
         def __call__(self, stream: Any = None) -> None:
@@ -85,7 +84,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]
         numbers += [*given.element_strides, given.interleave, given.swizzle, given.l2_promotion, given.oob_fill]
         return np.frombuffer(np.array(numbers, np.int64).tobytes().ljust(128, b"\0"), "V128").copy()
 
-    monkeypatch.setenv("STRIDEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    # The kernels stay where all tests have theirs: none needs to be built twice.
+    monkeypatch.setattr(first_call, "_home", lambda: tmp_path / "cache")
     for module in (launch, launch_arrays):
         monkeypatch.setattr(module, "import_cupy", lambda: cupy)
     monkeypatch.setattr(launch, "gpu_available", lambda arch=None: (True, ""))
@@ -161,9 +161,9 @@ def test_a_record_that_does_not_fit_is_not_used(
     record = json.loads(path.read_text(encoding="utf-8"))
     assert first_call._from_record(key) is not None
     if damage == "cubin":
-        Path(record["cubin"]).write_bytes(b"another kernel")
+        monkeypatch.setattr(Path, "read_bytes", lambda path: b"another kernel")
     elif damage == "no cubin":
-        os.unlink(record["cubin"])
+        path.write_text(json.dumps({**record, "cubin": str(tmp_path / "gone.cubin")}), encoding="utf-8")
     elif damage == "torn":
         path.write_text(path.read_text(encoding="utf-8")[:100], encoding="utf-8")
     elif damage == "device":
@@ -238,6 +238,22 @@ def test_a_folder_that_cannot_be_written_costs_nothing(
     monkeypatch.setattr(first_call.tempfile, "mkstemp", refuse)
     a, b, out = arrays(512, 512, 256)
     assert first_call.gemm(a, b, out) is out
+
+
+def test_after_tuning_a_shape_is_opened_anew(gpu: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    from stridewright.codegen import tune
+
+    first_call.gemm(*arrays(512, 512, 256))
+    other = GemmConfig().replace(tile_n=64)
+    problem = first_call._whole(512, 512, 256, "sm_90a").problem
+    monkeypatch.setattr(
+        tune, "tune", lambda *given, **options: SimpleNamespace(config=other.replace(problem=problem), dependent=False)
+    )
+    made = Gemm(512, 512, 256)
+    made.tune(seconds=1)
+    assert made.config.tile.n == 64
+    assert first_call._calls == {}
+    assert first_call._whole.cache_info().currsize == 0
 
 
 def test_shapes_that_do_not_go_together_are_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +12,7 @@ import pytest
 
 from stridewright import Gemm
 from stridewright.codegen.build import build
-from stridewright.codegen.emulator import DeadlockError
+from stridewright.codegen.emulator import DeadlockError, emulate_ptx
 from stridewright.codegen.pictures import (
     deadlock_picture,
     emulation_timeline,
@@ -19,8 +20,10 @@ from stridewright.codegen.pictures import (
     roofline_points,
     source_picture,
     tune_points,
+    tuning_picture,
 )
-from stridewright.kernels.config import GemmConfig
+from stridewright.codegen.tune_state import Candidate, Outcome
+from stridewright.kernels.config import GemmConfig, Problem
 from stridewright.layout import SwizzledLayout
 
 CONFIG = GemmConfig().replace(tile_m=128, tile_n=128, stages=3)
@@ -197,3 +200,84 @@ def test_points_of_a_tuner_and_of_a_roofline() -> None:
     (point_,) = roofline_points([("x", (16, 8192, 4096), 1e-5)])
     assert point_.intensity == 2 * 16 * 8192 * 4096 / (2 * (16 * 4096 + 8192 * 4096 + 16 * 8192))
     assert point_.rate == 2 * 16 * 8192 * 4096 / 1e-5
+
+
+def test_a_phase_ends_with_the_last_that_it_waits_for(gemm: Gemm, timeline: Any) -> None:
+    """A wait on an mbarrier ends when the phase does that it names, and a full barrier's phase with its last copy."""
+    ends = {(end.block, end.barrier, end.phase): end for end in timeline.phases}
+    waits = [span for span in timeline.spans if span.name == "waits for an mbarrier"]
+    assert len(waits) > 20
+    for span in waits:
+        assert max(ends[key].end for key in span.on) == pytest.approx(span.end)
+    landed: dict[Any, float] = {}
+    for span in timeline.spans:
+        if span.track == "copy engine":
+            for key in span.on:
+                landed[key] = max(landed.get(key, 0.0), span.end)
+    copies = {key: end for key, end in ends.items() if end.what == "copy"}
+    assert len(copies) == len(landed) == 2 * 10
+    assert all(copies[key].end == pytest.approx(time) for key, time in landed.items())
+
+
+def test_a_deadlock_s_records_say_what_its_text_says() -> None:
+    error = deadlock(planted("at.parity ^ 1)", "at.parity)"))
+    assert len(error.records) == len(error.waits)
+    for record, text in zip(error.records, error.waits, strict=True):
+        assert text == f"{record.threads.who} waits at {record.place} for {record.text}"
+        for barrier, parity in record.on:
+            assert f"parity {parity} of {barrier.name}" in text
+            assert barrier.lacks == f"{barrier.pending} of {barrier.expected} arrivals"
+
+
+NAMED = """extern "C" __global__ void k(int *out) {
+    if (threadIdx.x < 64) asm volatile("bar.sync 3, 128;" ::: "memory");
+    out[threadIdx.x] = 1;
+}"""
+
+
+def test_a_named_barrier_is_drawn_too() -> None:
+    with pytest.raises(DeadlockError) as caught:
+        emulate_ptx(build(NAMED, strict=False).ptx, "k", 1, 128, [np.zeros(128, np.int32)])
+    drawing = deadlock_picture(caught.value)
+    assert "named barrier 3" in drawing.text()
+    assert "lacks 64 of 128 threads" in drawing.text()
+
+
+CLUSTER = """extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int *out) {
+    unsigned rank; asm("mov.u32 %0, %cluster_ctarank;" : "=r"(rank));
+    if (rank == 1 && threadIdx.x >= 32) { asm volatile("bar.sync 1, 64;" ::: "memory"); }
+    asm volatile("barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;" ::: "memory");
+    out[threadIdx.x] = 1;
+}"""
+
+
+def test_a_cluster_barrier_is_drawn_too() -> None:
+    with pytest.raises(DeadlockError) as caught:
+        emulate_ptx(build(CLUSTER, strict=False).ptx, "k", 2, 64, [np.zeros(64, np.int32)], cluster=2)
+    text = deadlock_picture(caught.value).text()
+    assert "cluster barrier" in text
+    assert "lacks 1 of 2 blocks" in text
+
+
+def test_what_a_tuner_measured_is_a_landscape() -> None:
+    problem = Problem(m=512, n=512, k=512)
+    config = GemmConfig(problem=problem)
+    times = {2: 40.0, 3: 30.0, 4: 35.0}
+    measured = tuple(Outcome(Candidate(config.replace(stages=s)), "measured", us=us) for s, us in times.items())
+    result = SimpleNamespace(
+        problem=problem, device=SimpleNamespace(name="a card"), config=config.replace(stages=3), measured=measured
+    )
+    drawing = tuning_picture(result)  # type: ignore[arg-type]
+    assert "512 x 512 x 512, measured on a card" in drawing.title
+    assert drawing.facts["best"] == config.replace(stages=3).name
+    assert drawing.facts["chosen-over-best"] == "1.0000"
+
+
+def test_blackwell_s_roles_and_barriers_have_names_too() -> None:
+    gemm = Gemm(128, 128, 256, arch="sm_100a")
+    found = gemm.emulate(*operands(gemm), sms=2, timeline=True).timeline
+    text = emulation_timeline(found, gemm.derivation).text()
+    assert "(issues products)" in text
+    assert "(producer)" in text
+    assert "accumulator full[0]" in text
+    assert "0x" not in text

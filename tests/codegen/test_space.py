@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stridewright.codegen import space
+from stridewright.codegen.select import select
 from stridewright.codegen.space import (
     Rejections,
     configurations,
@@ -222,3 +223,52 @@ def test_useful_stages_are_few_and_begin_with_the_most() -> None:
 def test_a_space_that_is_not_known_is_refused(problem: Problem, arch: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         next(cores(problem, arch))
+
+
+# ---- Blackwell ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}")
+def test_the_walk_of_blackwell_finds_exactly_what_the_predicate_allows(problem: Problem) -> None:
+    assert problem.m is not None
+    assert problem.n is not None
+    assert problem.k is not None
+    base = GemmConfig(arch="sm_100a", problem=problem).replace(store="direct" if problem.n % 8 else "tma", stages=1)
+    expected = set()
+    for pair, tile_m, tile_k, tile_n, accumulators in itertools.product(
+        (False, True), (64, 128, 256), (32, 64, 128, 256), range(16, 257, 16), (1, 2)
+    ):
+        if (tile_m > 64 and tile_m // 2 >= problem.m) or (tile_k > 32 and tile_k // 2 >= problem.k):
+            continue
+        config = base.replace(pair=pair, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, accumulators=accumulators)
+        if tile_n - 16 < problem.n and not config.violations():
+            expected.add((pair, tile_m, tile_n, tile_k, accumulators))
+    found = list(cores(problem, "sm_100a"))
+    tiles = [(one.cluster.pair, one.tile.m, one.tile.n, one.tile.k, one.pipeline.accumulators) for one in found]
+    assert set(tiles) == expected
+    assert len(set(tiles)) == len(tiles)
+    assert all(one.violations() == () and one.replace(stages=one.pipeline.stages + 1).violations() for one in found)
+
+
+def test_neighbours_reach_every_parameter_of_blackwell() -> None:
+    reached: set[str] = set()
+    for config in itertools.islice(cores(PROBLEMS[0], "sm_100a"), 0, None, 31):
+        near = list(neighbours(config))
+        assert config not in near
+        assert len(set(near)) == len(near)
+        assert any(other.violations() == () for other in near)
+        for other in near:
+            for part in ("tile", "cluster", "schedule", "epilogue", "pipeline"):
+                before, after = getattr(config, part), getattr(other, part)
+                reached |= {f"{part}.{name}" for name in vars(before) if getattr(before, name) != getattr(after, name)}
+    assert reached == {
+        *("tile.m", "tile.n", "tile.k", "cluster.pair", "schedule.order", "schedule.group_m", "schedule.launch"),
+        *("epilogue.store", "epilogue.buffers", "pipeline.stages", "pipeline.accumulators"),
+    }
+
+
+def test_starting_points_of_blackwell_are_valid_and_begin_with_what_is_chosen() -> None:
+    points = [config for _, config in starting_points(PROBLEMS[0], 24, "sm_100a", 148)]
+    assert len(set(points)) == 24
+    assert all(config.violations() == () for config in points)
+    assert points[0] == select(PROBLEMS[0], "sm_100a", 148)

@@ -28,7 +28,7 @@ def integers(rows: int, k: int, seed: int) -> np.ndarray[tuple[int, int], np.dty
 def assert_right(config: GemmConfig, seed: int) -> None:
     """The exact product, bit for bit, and no race; a deadlock raises. D starts as NaN."""
     (m, n, k), sms = small_shape(config, seed)
-    gemm = Gemm(m, n, k, config=config)
+    gemm = Gemm(m, n, k, arch=config.arch, config=config)
     try:
         _ = gemm.build
     except BuildError as error:
@@ -55,6 +55,17 @@ def test_every_pair_of_features_is_right(number: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(covering(0, "sm_100a"))))
+def test_every_pair_of_features_is_right_on_blackwell(number: int) -> None:
+    assert_right(covering(0, "sm_100a")[number], 300 + number)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_sample_is_right_on_blackwell(number: int) -> None:
+    assert_right(sample(4, seed=20261130, arch="sm_100a")[number], number)
+
+
+@pytest.mark.slow
 def test_few_of_them_are_refused_by_the_build() -> None:
     refused = []
     for number, config in enumerate(covering()):
@@ -71,9 +82,10 @@ def test_configurations_drawn_at_random_are_right(number: int) -> None:
     assert_right(next(draw(1000 + number)), 1000 + number)
 
 
-def test_every_pair_that_any_configuration_has_is_covered() -> None:
-    covered = set().union(*map(pairs, covering()))
-    for config in itertools.islice(draw(7), 1000):
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_every_pair_that_any_configuration_has_is_covered(arch: str) -> None:
+    covered = set().union(*map(pairs, covering(0, arch)))
+    for config in itertools.islice(draw(7, arch), 1000):
         assert pairs(config) <= covered
 
 

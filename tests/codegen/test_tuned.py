@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stridewright.codegen import tuned
 from stridewright.codegen.cache import CacheError
+from stridewright.codegen.space_sample import draw
 from stridewright.codegen.tuned import (
     Place,
     StaleRecordError,
@@ -29,6 +30,7 @@ from stridewright.codegen.tuned import (
 )
 from stridewright.codegen.tuned.store import write_atomically
 from stridewright.codegen.tuned.table import FOLDER
+from stridewright.codegen.tuned.transfer import adapted, transfers
 from stridewright.kernels.config import GemmConfig, Problem
 
 PROBLEM = Problem(m=64, n=4096, k=4096)
@@ -332,3 +334,41 @@ def test_writing_leaves_no_half_file_behind(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a.json", "one")
     write_atomically(tmp_path / "a.json", "two")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.json", "two")]
+
+
+# ---- what other shapes tell --------------------------------------------------------------------------------------------
+
+
+def test_the_nearest_shapes_come_first_and_are_made_to_fit(tmp_path: Path) -> None:
+    near, far, odd = Problem(m=64, n=8192, k=4096), Problem(m=4096, n=4096, k=4096), Problem(m=64, n=4097, k=4096)
+    plain = GemmConfig().replace(tile_n=128, stages=5)
+    table = table_with(
+        tmp_path,
+        (near, TableEntry(CONFIG.replace(problem=near), True, 1.0)),
+        (far, TableEntry(plain.replace(problem=far), True, 1.0)),
+        (odd, TableEntry(plain.replace(problem=odd, store="direct", tile_n=96), True, 1.0)),
+    )
+    store = Store(tmp_path)
+    store.save(place(PROBLEM), best(CONFIG.replace(stages=5)))
+    store.save(place(PROBLEM, device="another"), best(CONFIG.replace(stages=4)))
+    found = transfers(PROBLEM, 10, store, (table,), H200)
+    # Its own result first, without sizes baked in; the odd one is stored by TMA where that can be done.
+    expected = [CONFIG.replace(stages=5), CONFIG, plain.replace(tile_n=96), plain]
+    assert [one.replace(split=CONFIG.split) for one in found[:2]] == [
+        one.replace(problem=PROBLEM, specialize="") for one in expected[:2]
+    ]
+    assert found[2:] == [one.replace(problem=PROBLEM) for one in expected[2:]]
+    assert transfers(PROBLEM, 1, store, (table,), H200) == found[:1]
+    assert transfers(Problem(m=64, n=4096, k=4096, a="f16"), 5, store, (table,), H200) == []
+
+
+@given(st.integers(1, 4000), st.integers(1, 4000), st.integers(1, 1000), st.integers(0, 10**6))
+def test_what_is_adapted_is_valid_for_the_other_problem(m: int, n: int, k: int, seed: int) -> None:
+    config = next(draw(seed))
+    problem = Problem(m=m, n=n, k=8 * k)
+    fitted = adapted(config, problem)
+    if fitted is not None:
+        assert fitted.violations() == ()
+        assert fitted.problem == problem
+        assert (fitted.tile, fitted.cluster, fitted.schedule) == (config.tile, config.cluster, config.schedule)
+        assert fitted.specialize == ""

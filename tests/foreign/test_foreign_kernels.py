@@ -179,6 +179,12 @@ def prepare_quack(kernel: Kernel, folder: Path) -> Run:
 
 
 def prepare_cute(kernel: Kernel, folder: Path) -> Run:
+    if kernel.arch == "sm_100a":
+        from .cute_blackwell_gemm import BlackwellForm, CompiledBlackwellGemm
+
+        types = (kernel.dtype, kernel.d_dtype, kernel.a_major, kernel.b_major)
+        compiled = CompiledBlackwellGemm(folder, BlackwellForm(**kernel.options), *types)
+        return prepare_hosted(compiled, kernel, batch=False)
     from .cute_gemm import CompiledCuteGemm, Form
 
     form = Form(**kernel.options)

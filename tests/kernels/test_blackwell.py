@@ -214,7 +214,8 @@ BROKEN = [
     ({"group_m": 0}, "group_m=0: must be from 1 to 1024"),
     ({"store": "fast"}, "store='fast': must be"),
     ({"buffers": 5}, "buffers=5: must be from 1 to 4 panels"),
-    ({"cluster_m": 2}, "cluster=2x1: a cluster holds one tile"),
+    ({"cluster_m": 3}, "cluster=3x1: must be 1x1, 2x1, 1x2, 2x2, 4x1 or 1x4 tiles"),
+    ({"cluster_m": 4, "tile_n": 16}, "tile_n=16: 4 tiles of a cluster share 16 rows in each CTA and load a slice each"),
     ({"pair": 3}, "pair=3: must be 0 or 1"),
     ({"consumers": 1}, "consumers=1: is a parameter of the Hopper kernels"),
     ({"swap": True}, "swap=True: is a parameter of the Hopper kernels"),
@@ -259,3 +260,27 @@ def test_every_rung_is_valid_and_adds_one_idea() -> None:
         assert rung.config.problems() == []
     for before, after in itertools.pairwise(ladder[3:]):
         assert before.config != after.config
+
+
+@pytest.mark.parametrize(("m", "n"), [(2, 1), (1, 2), (2, 2), (4, 1), (1, 4)])
+@pytest.mark.parametrize(("pair", "tile_m"), FORMS)
+def test_slices_of_a_cluster_put_every_element_where_the_tile_s_layout_says(
+    m: int, n: int, pair: bool, tile_m: int
+) -> None:
+    for a, b in MAJORS:
+        problem = Problem(a_major=a, b_major=b)
+        config = BASE.replace(pair=pair, tile_m=tile_m, tile_n=128, cluster_m=m, cluster_n=n, problem=problem)
+        derivation = derive(config)
+        maps = derivation.tensor_maps(1000, 1000, 1000)
+        for tensor_map, operand in ((maps.a, derivation.a), (maps.b, derivation.b)):
+            assert tensor_map.problems() == []
+            assert operand.slice_rows * (n if operand.name == "A" else m) == operand.rows
+            for row in range(0, operand.rows, 3):
+                part, within_slice = divmod(row, operand.slice_rows)
+                for k in range(0, config.tile.k, 7):
+                    along, across = (k, within_slice) if operand.major == "k" else (within_slice, k)
+                    box, within = divmod(along, operand.box_span)
+                    start = part * operand.slice_bytes + box * operand.box_step
+                    # Where the box starts no multiple of its pattern, the swizzle still acts on the address: look there.
+                    assert start % 1024 == 0 or operand.swizzle != "128B"
+                    assert start + tensor_map.byte_of((within, across)) == ELEMENT_BYTES * operand.layout(row, k)

@@ -12,11 +12,11 @@ STATIC, NARROW, CONTROL, PAIR, HALVES = ("static",), ("narrow",), ("control",), 
 FAMILY = ("static", "narrow", "control", "pair", "halves")
 SINGLE = ("static", "narrow", "control")
 PAIRS = ("pair", "halves")
-CLC = ("control", "pair")
+CLC, MULTICAST = ("control", "pair"), ("multicast",)
 STAGED = ("static", "pair", "halves")
 TWO = ("static", "pair")
 
-_FENCES = "    tmem_fence_before_sync();\n    sync_ctas();\n    tmem_fence_after_sync();\n"
+_FENCES = "    sync_ctas();\n"
 _FREE = "    if (warp == 3) tmem_free<TMEM_COLUMNS>(tmem);\n"
 _ALLOCATE = "        tmem_allocate<TMEM_COLUMNS>(shared + TMEM_ADDRESS_OFFSET);\n"
 _RELINQUISH = "        tmem_relinquish();\n"
@@ -41,13 +41,13 @@ LIFETIME = (
     exchange("trap: the address is read again where tiles lie", _FREE, "    if (warp == 3) tmem_free<TMEM_COLUMNS>(load_shared(shared + A_OFFSET));\n", STATIC),
     exchange("trap: a tile overwrites the address before all have read it", "    const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);\n", "    store_shared_16(shared + TMEM_ADDRESS_OFFSET, Bytes16());\n    const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);\n", STATIC),
     exchange("the textbook keeps it", "    if (warp == 0) tmem_free<TMEM_COLUMNS>(tmem);\n", "", ONES),
-    exchange("the textbook gives it back too early", "    tmem_fence_before_sync();\n    __syncthreads();\n    tmem_fence_after_sync();\n    if (warp == 0) tmem_free", "    if (warp == 0) tmem_free", ONES),
+    exchange("the textbook gives it back too early", "    __syncthreads();\n    if (warp == 0) tmem_free", "    if (warp == 0) tmem_free", ONES),
 )  # fmt: skip
 
 PAIRED = (
     exchange("trap: the pair allocates before both CTAs run", "sync_before_allocation() { sync_ctas(); }", "sync_before_allocation() {}", PAIRS),
-    exchange("trap: no cluster barrier at the end", _FENCES + _FREE, "    tmem_fence_before_sync();\n    __syncthreads();\n    tmem_fence_after_sync();\n" + _FREE, PAIRS),
-    exchange("trap: the follower leaves before the pair has allocated", "    tmem_fence_before_sync();\n    sync_ctas();\n    tmem_fence_after_sync();\n    const uint32 tmem", "    if (cta_of_tile() == 1) return;\n    tmem_fence_before_sync();\n    sync_ctas();\n    tmem_fence_after_sync();\n    const uint32 tmem", PAIRS),
+    exchange("trap: no cluster barrier at the end", _FENCES + _FREE, "    __syncthreads();\n" + _FREE, PAIRS),
+    exchange("trap: the follower leaves before the pair has allocated", "    sync_ctas();\n    const uint32 tmem", "    if (cta_of_tile() == 1) return;\n    sync_ctas();\n    const uint32 tmem", PAIRS),
     exchange("only the leader allocates", "    if (warp == 3) {\n        tmem_allocate", "    if (warp == 3 && cta_of_tile() == 0) {\n        tmem_allocate", PAIRS),
     exchange("only the leader gives it back", "    if (warp == 3) tmem_free", "    if (warp == 3 && cta_of_tile() == 0) tmem_free", PAIRS),
     exchange("trap: bytes of one CTA are expected", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "(A_SLOT_BYTES + B_SLOT_BYTES)", PAIRS),
@@ -56,11 +56,11 @@ PAIRED = (
     exchange("the follower's loads count at its own barrier", "barrier & 0xfeffffff", "barrier", PAIRS),
     exchange("both CTAs multiply", "cta_of_tile() == 0 && elect_one()) multiply", "elect_one()) multiply", PAIRS),
     exchange("the follower multiplies", "cta_of_tile() == 0 && elect_one()) multiply", "cta_of_tile() == 1 && elect_one()) multiply", PAIRS),
-    exchange("the commit arrives at the leader only", "uint16(0b11)", "uint16(0b01)", PAIRS),
-    exchange("the commit arrives at the follower only", "uint16(0b11)", "uint16(0b10)", PAIR),
-    exchange("the commit arrives at a CTA that is not there", "uint16(0b11)", "uint16(0b111)", PAIR),
-    exchange("accumulators are released at the own CTA", "mbarrier_arrive_remote(barrier, 0)", "mbarrier_arrive_remote(barrier, cluster_rank())", PAIRS),
-    exchange("accumulators are released at the follower", "mbarrier_arrive_remote(barrier, 0)", "mbarrier_arrive_remote(barrier, 1)", PAIRS),
+    exchange("the commit arrives at the leader only", "0b11 <<", "0b01 <<", PAIRS),
+    exchange("the commit arrives at the follower only", "0b11 <<", "0b10 <<", PAIR),
+    exchange("the commit arrives at a CTA that is not there", "0b11 <<", "0b111 <<", PAIR),
+    exchange("accumulators are released at the own CTA", "mbarrier_arrive_remote(barrier, cluster_rank() & ~1u)", "mbarrier_arrive_remote(barrier, cluster_rank())", PAIRS),
+    exchange("accumulators are released at the follower", "mbarrier_arrive_remote(barrier, cluster_rank() & ~1u)", "mbarrier_arrive_remote(barrier, cluster_rank() | 1u)", PAIRS),
     exchange("both CTAs load the leader's half of A", "cta_of_tile() * A_ROWS", "0 * A_ROWS", PAIRS),
     exchange("both CTAs load the leader's half of B", "cta_of_tile() * B_ROWS", "0 * B_ROWS", PAIRS),
     exchange("the halves of B change places", "cta_of_tile() * B_ROWS", "(1 - cta_of_tile()) * B_ROWS", PAIRS),
@@ -75,7 +75,7 @@ RINGS = (
     exchange("parity starts at 1", "uint32 parity = 0;\n\n", "uint32 parity = 1;\n\n", (*SINGLE, "ring")),
     exchange("trap: one empty barrier for all slots", "uint32 empty;\n\n    DEVICE uint32 full_barrier(uint32 slot) const { return full + slot * 8; }\n    DEVICE uint32 empty_barrier(uint32 slot) const { return empty + slot * 8; }\n\n    DEVICE void initialise() const {\n        for (uint32 slot = 0; slot < STAGES", "uint32 empty;\n\n    DEVICE uint32 full_barrier(uint32 slot) const { return full + slot * 8; }\n    DEVICE uint32 empty_barrier(uint32 slot) const { return empty; }\n\n    DEVICE void initialise() const {\n        for (uint32 slot = 0; slot < STAGES", (*FAMILY, "ring")),
     exchange("full barrier expects 2 arrivals", "mbarrier_init(full_barrier(slot), 1);     // the leader's", "mbarrier_init(full_barrier(slot), 2);     // the leader's", (*SINGLE, "ring")),
-    exchange("empty barrier expects 2 commits", "mbarrier_init(empty_barrier(slot), 1);", "mbarrier_init(empty_barrier(slot), 2);", (*FAMILY, "ring")),
+    exchange("empty barrier expects 2 commits", "mbarrier_init(empty_barrier(slot), SLOT_COMMITS);", "mbarrier_init(empty_barrier(slot), SLOT_COMMITS + 1);", (*FAMILY, "ring")),
     exchange("accumulator's empty barrier expects one warp", "CTAS * EPILOGUE_WARPS)", "1)", FAMILY),
     exchange("accumulator's empty barrier expects a warp more", "CTAS * EPILOGUE_WARPS)", "CTAS * EPILOGUE_WARPS + 1)", FAMILY),
     exchange("trap: every lane releases the accumulator", _RELEASE, "                accumulators.release(from);\n", FAMILY),
@@ -91,12 +91,12 @@ RINGS = (
     exchange("slots are not drained at the end", "    ring.drain(at);\n", "", (*SINGLE, "pair")),
     exchange("the multiply stays at its accumulator", "        into.advance();\n", "", TWO),
     exchange("the epilogue stays at its accumulator", "        from.advance();\n", "", TWO),
-    exchange("the multiply stays at its slot", "            tmem_commit(ring.empty_barrier(at.slot));\n            at.advance();\n", "            tmem_commit(ring.empty_barrier(at.slot));\n", FAMILY),
+    exchange("the multiply stays at its slot", "            commit_slot(ring.empty_barrier(at.slot));\n            at.advance();\n", "            commit_slot(ring.empty_barrier(at.slot));\n", FAMILY),
     exchange("wait for the other parity", "mbarrier_wait(full_barrier(at.slot), at.parity); }\n\n    // A fresh", "mbarrier_wait(full_barrier(at.slot), at.parity ^ 1); }\n\n    // A fresh", (*SINGLE, "ring")),
     exchange("waits try once", '        "  bra wait;\\\\n"\n'.replace("\\\\", "\\"), "", SINGLE),
 )  # fmt: skip
 
-_COMMIT_SLOT = "            tmem_commit(ring.empty_barrier(at.slot));\n"
+_COMMIT_SLOT = "            commit_slot(ring.empty_barrier(at.slot));\n"
 _COMMIT_TILE = "        tmem_commit(accumulators.full_barrier(into.slot));\n"
 MULTIPLY = (
     drop("slots are not committed", _COMMIT_SLOT, FAMILY),
@@ -144,7 +144,7 @@ COPY = (
     exchange("A is always loaded into slot 0", "slots.a + at.slot * A_SLOT_BYTES, ", "slots.a, ", FAMILY),
     exchange("A one row off", "tile.row * TILE_M + half_a", "tile.row * TILE_M + half_a + 1", FAMILY),
     exchange("B from the tile's row", "tile.column * TILE_N + half_b", "tile.row * TILE_N + half_b", FAMILY),
-    exchange("boxes of A at the same place", "slot + box * A_BOX_BYTES", "slot", NARROW),
+    exchange("boxes of A at the same place", "slot + box * A_BOX_STEP", "slot", NARROW),
     exchange("coordinates of A exchanged", "A_K_MAJOR ? k + along : row + along, A_K_MAJOR ? row : k", "A_K_MAJOR ? row : k, A_K_MAJOR ? k + along : row + along", SINGLE),
     exchange("last k-tile not loaded", "        for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {\n            ring.wait_empty", "        for (uint32 k_first = 0; k_first + TILE_K < k; k_first += TILE_K) {\n            ring.wait_empty", FAMILY),
     exchange("the textbook stages no zeros", "Bytes16 eight = {};\n        if (row + r < rows && k_first + 8 * c < k) eight", "Bytes16 eight = {{0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80}};\n        if (row + r < rows && k_first + 8 * c < k) eight", TEXTBOOK),
@@ -157,21 +157,44 @@ COPY = (
 LAUNCH = (
     exchange("answers' barrier expects a reader less", "TILE_READERS);", "TILE_READERS - 1);", CLC),
     exchange("answers' barrier expects a reader more", "TILE_READERS);", "TILE_READERS + 1);", CLC),
-    exchange("answers are not acknowledged", "        arrive_at_leader(empty + at.slot * 8);\n", "", CLC),
+    exchange("answers are not acknowledged", "        arrive_at_first(empty + at.slot * 8);\n", "", CLC),
     drop("answers are overwritten through another proxy", "        fence_async_proxy();    // what overwrites the answer comes through another proxy than this read\n", CLC),
     exchange("answers are read before they are there", "        mbarrier_wait(full + at.slot * 8, at.parity);\n        const Answer", "        const Answer", CLC),
-    exchange("the scheduler does not wait for a free slot", "            if (cta_of_tile() == 0) mbarrier_wait(empty + ask.slot * 8, ask.parity ^ 1);\n", "", CLC),
+    exchange("the scheduler does not wait for a free slot", "            if (first_cta()) mbarrier_wait(empty + ask.slot * 8, ask.parity ^ 1);\n", "", CLC),
     exchange("answers of 8 bytes are expected", "mbarrier_arrive_expect_tx(full + ask.slot * 8, 16)", "mbarrier_arrive_expect_tx(full + ask.slot * 8, 8)", CLC),
-    exchange("both CTAs ask", "if (cta_of_tile() == 0) launch_control_ask", "launch_control_ask", PAIR),
-    exchange("only the leader expects answers", "            mbarrier_arrive_expect_tx(full + ask.slot * 8, 16);", "            if (cta_of_tile() == 0) mbarrier_arrive_expect_tx(full + ask.slot * 8, 16);", PAIR),
+    exchange("both CTAs ask", "if (first_cta()) launch_control_ask", "launch_control_ask", PAIR),
+    exchange("only the leader expects answers", "            mbarrier_arrive_expect_tx(full + ask.slot * 8, 16);", "            if (first_cta()) mbarrier_arrive_expect_tx(full + ask.slot * 8, 16);", PAIR),
     exchange("the scheduler asks after a refusal", "        } while (take(tile));", "        } while (take(tile) || ask.slot != 0);", CLC),
     exchange("a refused answer counts as a tile", "if (!launch_control_granted(answer)) return false;\n", "", CLC),
     exchange("answers 8 bytes apart", "answers + at.slot * 16", "answers + at.slot * 8", CLC),
-    exchange("tiles by CTA, not by pair", "launch_control_block(answer) / CTAS", "launch_control_block(answer)", PAIR),
+    exchange("tiles by CTA, not by pair", "launch_control_block(answer) / CLUSTER_CTAS", "launch_control_block(answer)", PAIR),
     exchange("the first tile is taken twice", "            started = true;\n", "            started = blockIdx.x != 0;\n", CLC),
-    exchange("static tiles in steps of one", "next += gridDim.x / CTAS;", "next += 1;", ("static", "narrow", "halves")),
+    exchange("static tiles in steps of one", "next += gridDim.x / CLUSTER_CTAS;", "next += 1;", ("static", "narrow", "halves")),
     exchange("last tile left out", "if (next >= grid.tiles()) return false;", "if (next + 1 >= grid.tiles()) return false;", ("static", "narrow", "halves")),
     exchange("last group of rows as high as the others", "min(rows - first_row, uint32(GROUP_M))", "uint32(GROUP_M)", ("static", "pair")),
+)  # fmt: skip
+
+SHARED = (
+    exchange("slices of A at the start of the slot", "slot + slice * A_SLICE_BYTES + box", "slot + box", MULTICAST),
+    exchange("every CTA loads the first slice of A", "    row += slice * A_SLICE_ROWS;\n", "", MULTICAST),
+    exchange("every CTA loads the first slice of B", "    row += slice * B_SLICE_ROWS;\n", "", MULTICAST),
+    exchange("slices of B of the other tile", "const uint32 slice = place_row();", "const uint32 slice = CLUSTER_M - 1 - place_row();", MULTICAST),
+    exchange("A is not shared with the last tile", "column < CLUSTER_N; ++column", "column + 1 < CLUSTER_N; ++column", MULTICAST),
+    exchange("B is not shared with the first tile", "uint32 row = 0; row < CLUSTER_M", "uint32 row = 1; row < CLUSTER_M", MULTICAST),
+    exchange("A goes to the tiles of a column", "static_cast<uint16>(sharers_of_a(cta_of_tile()))", "static_cast<uint16>(sharers_of_b(cta_of_tile()))", MULTICAST),
+    exchange("B goes to a CTA that is not there", "static_cast<uint16>(sharers_of_b(cta_of_tile()))", "static_cast<uint16>(sharers_of_b(cta_of_tile()) | 0x100)", MULTICAST),
+    exchange("slots are committed to the own tile only", "mask |= sharers_of_a(cta) | sharers_of_b(cta);", "mask |= 1u << cluster_rank();", MULTICAST),
+    exchange("slots are committed to the row only", "mask |= sharers_of_a(cta) | sharers_of_b(cta);", "mask |= sharers_of_a(cta);", MULTICAST),
+    exchange("slots are committed to the whole cluster", "mask |= sharers_of_a(cta) | sharers_of_b(cta);", "mask |= (1u << CLUSTER_CTAS) - 1;", MULTICAST),
+    constant("SLOT_COMMITS", "{} - 1", MULTICAST),
+    constant("SLOT_COMMITS", "{} + 1", MULTICAST),
+    exchange("answers are acknowledged at the own CTA", "arrive_at_first(uint32 barrier) { mbarrier_arrive_remote(barrier, 0); }", "arrive_at_first(uint32 barrier) { mbarrier_arrive_remote(barrier, cluster_rank()); }", MULTICAST),
+    exchange("every tile asks for the next", "return cluster_rank() == 0;", "return cta_of_tile() == 0;", MULTICAST),
+    exchange("tiles of a column are one", "block.row * CLUSTER_M + place_row()", "block.row * CLUSTER_M", MULTICAST),
+    exchange("tiles of a row are one", "block.column * CLUSTER_N + place_column()", "block.column * CLUSTER_N", MULTICAST),
+    exchange("no cluster barrier at the beginning and the end", "        cluster_sync();\n    } else {\n        __syncthreads();\n    }\n", "        __syncthreads();\n    } else {\n        __syncthreads();\n    }\n", MULTICAST),
+    exchange("a slot expects the bytes of its own loads only", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES) / 2", MULTICAST),
+    exchange("shared slots are not drained", "    ring.drain(at);\n", "", MULTICAST),
 )  # fmt: skip
 
 EPILOGUE = (
@@ -229,7 +252,7 @@ def zeroed(wait: bool) -> Rule:
     return exchange(name, _ADDRESS, store, TEXTBOOK)
 
 
-BLACKWELL_RULES: tuple[Rule, ...] = (*LIFETIME, *PAIRED, *RINGS, *MULTIPLY, *COPY, *LAUNCH, *EPILOGUE, *ROLES)
+BLACKWELL_RULES: tuple[Rule, ...] = (*LIFETIME, *PAIRED, *RINGS, *MULTIPLY, *COPY, *LAUNCH, *SHARED, *EPILOGUE, *ROLES)
 
 PUBLIC_TRAPS: dict[str, str] = {
     "trap: the follower leaves before the pair has allocated": "the follower deallocates or exits before the pair has allocated (cutlass #3435)",

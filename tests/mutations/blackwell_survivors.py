@@ -6,19 +6,28 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+_DRAIN = (
+    "The epilogue has waited for the commit of the last tile, which the same thread issued after those of all slots, and for tensor memory's "
+    "end all warps have met. That the earlier commits have arrived by then is how commits work, in order; the drain does not rely on it."
+)
+
 EQUIVALENT: dict[str, str] = {
-    "*/source/no fence after the accumulator is free": (
-        "Another tcgen05.fence::after_thread_sync follows before the first multiply, behind the wait for the slot, and one fence orders after all "
-        "waits before it. It is written at both waits so that each reads alone."
+    "*/source/slices of B of the other tile": (
+        "The CTAs of a column exchange which slice of B they fetch; source and destination agree, so every slice arrives at its place."
     ),
-    "*/source/slots are not drained at the end": (
-        "The epilogue has waited for the commit of the last tile, which the same thread issued after those of all slots, and for tensor memory's "
-        "end all warps have met. That the earlier commits have arrived by then is how commits work, in order; the drain does not rely on it."
+    "*/source/*slots are not drained*": _DRAIN,
+    "static/ptx/drop mbarrier.try_wait #[89]": _DRAIN,
+    "static/ptx/drop mbarrier.try_wait #10": _DRAIN,
+    "*/ptx/twice tcgen05.mma #1": (
+        "The first multiply of a tile does not add to what was there, so that done twice it leaves the same."
     ),
 }
 """Patterns of names -> why the mutant is no fault."""
 
 GAPS: dict[str, str] = {
+    "*/ptx/drop tcgen05.relinquish_alloc_permit #1": (
+        "A launch is emulated alone: that a CTA of another kernel on the same SM must wait for the permit, until this one ends, cannot be said."
+    ),
     "*/source/warps do not wait for their lanes": (
         "Lanes of a warp that execute the same instruction do so together in the emulator, so that between lanes of one warp no race is seen: that "
         "lane 0 may store the panel before another lane has written its part cannot be shown."

@@ -7,8 +7,6 @@
 // The constants in capitals and the functions a_step_advance, b_step_advance, accumulator_offset, warp_lanes, fragment_row, fragment_column and staging_offset
 // come from the layouts of this configuration: they stand above, each under a comment that names its layout.
 #pragma once
-#include "rings.cuh"
-#include "loads.cuh"
 
 struct Slots {
     uint32 a;    // shared address of slot 0 of A
@@ -50,14 +48,13 @@ DEVICE void multiply(Slots slots, Ring ring, Accumulators accumulators, Tiles ti
         const uint32 d = tmem + accumulator_offset(into.slot);
         for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {
             ring.wait_full(at);
-            tmem_fence_after_sync();
             const uint64 a = descriptor_a + at.slot * (A_SLOT_BYTES >> 4);
             const uint64 b = descriptor_b + at.slot * (B_SLOT_BYTES >> 4);
             #pragma unroll
             for (int step = 0; step < TILE_K / 16; ++step) {
                 tmem_multiply(d, a + a_step_advance(step), b + b_step_advance(step), k_first > 0 || step > 0);    // the first starts the sum
             }
-            tmem_commit(ring.empty_barrier(at.slot));
+            commit_slot(ring.empty_barrier(at.slot));
             at.advance();
         }
         tmem_commit(accumulators.full_barrier(into.slot));
@@ -117,9 +114,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         tmem_allocate<TMEM_COLUMNS>(shared + TMEM_ADDRESS_OFFSET);
         tmem_relinquish();
     }
-    tmem_fence_before_sync();
     sync_ctas();
-    tmem_fence_after_sync();
     const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);
 
     dependency_allow();
@@ -137,8 +132,6 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
 
     // Tensor memory is given back when nobody uses it any more, and a CTA's shared memory outlives what its peer still does to it.
     __syncwarp();
-    tmem_fence_before_sync();
     sync_ctas();
-    tmem_fence_after_sync();
     if (warp == 3) tmem_free<TMEM_COLUMNS>(tmem);
 }

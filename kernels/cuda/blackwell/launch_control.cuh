@@ -4,7 +4,7 @@
 
 // Asks for a cluster to cancel. The answer, 16 bytes, comes to `answer` and is counted at `barrier`, in every CTA of this cluster at the same offset.
 DEVICE void launch_control_ask(uint32 answer, uint32 barrier) {
-    if (CTAS == 1) {
+    if (CLUSTER_CTAS == 1) {
         asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];" ::"r"(answer), "r"(barrier) : "memory");
     } else {
         asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%0], [%1];" ::"r"(answer), "r"(barrier) : "memory");

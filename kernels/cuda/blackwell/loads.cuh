@@ -6,7 +6,7 @@ DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row
     #pragma unroll
     for (int box = 0; box < A_BOXES; ++box) {
         const uint32 along = box * A_BOX_SPAN;
-        tma_load_to_tile(slot + box * A_BOX_BYTES, map, barrier, A_K_MAJOR ? k + along : row + along, A_K_MAJOR ? row : k);
+        tma_load_to_tile(slot + box * A_BOX_STEP, map, barrier, A_K_MAJOR ? k + along : row + along, A_K_MAJOR ? row : k);
     }
 }
 
@@ -14,6 +14,6 @@ DEVICE void load_b(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row
     #pragma unroll
     for (int box = 0; box < B_BOXES; ++box) {
         const uint32 along = box * B_BOX_SPAN;
-        tma_load_to_tile(slot + box * B_BOX_BYTES, map, barrier, B_K_MAJOR ? k + along : row + along, B_K_MAJOR ? row : k);
+        tma_load_to_tile(slot + box * B_BOX_STEP, map, barrier, B_K_MAJOR ? k + along : row + along, B_K_MAJOR ? row : k);
     }
 }

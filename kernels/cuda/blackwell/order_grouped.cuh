@@ -1,4 +1,5 @@
 // Which tile has which number: groups of GROUP_M tile rows, walked column by column, so that CTAs that run at the same time share panels of A and B in L2.
+// (Of a cluster that holds several tiles: which cluster; a block is what it computes.)
 #pragma once
 
 struct TileCoordinate {
@@ -10,7 +11,7 @@ struct TileGrid {
     uint32 rows;
     uint32 columns;
 
-    DEVICE TileGrid(uint32 m, uint32 n) : rows((m + TILE_M - 1) / TILE_M), columns((n + TILE_N - 1) / TILE_N) {}
+    DEVICE TileGrid(uint32 m, uint32 n) : rows((m + BLOCK_M - 1) / BLOCK_M), columns((n + BLOCK_N - 1) / BLOCK_N) {}
 
     DEVICE uint32 tiles() const { return rows * columns; }
 

@@ -5,12 +5,12 @@
 
 // ---- who am I ---------------------------------------------------------------------------------------------------
 
-// 0 in the leader, 1 in its peer. A cluster here is one pair.
-DEVICE uint32 cta_of_tile() { return cluster_rank(); }
+// 0 in the leader, 1 in its peer: a pair's ranks in the cluster are an even number and the next.
+DEVICE uint32 cta_of_tile() { return cluster_rank() & 1; }
 
 // The barrier at this offset in the leader, as an address in the cluster's window: bits 24 and up hold the rank, and the leader's is even.
 DEVICE uint32 leaders_barrier(uint32 barrier) { return barrier & 0xfeffffff; }
-DEVICE void arrive_at_leader(uint32 barrier) { mbarrier_arrive_remote(barrier, 0); }
+DEVICE void arrive_at_leader(uint32 barrier) { mbarrier_arrive_remote(barrier, cluster_rank() & ~1u); }
 
 // ---- tensor memory: by one whole warp of each CTA, together ----------------------------------------------------------
 
@@ -26,10 +26,8 @@ template <int Columns> DEVICE void tmem_free(uint32 tmem) {
     asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(tmem), "n"(Columns) : "memory");
 }
 
-// Every thread of both CTAs has arrived, and what they wrote before is visible to those who leave.
-DEVICE void sync_ctas() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
+// What must have happened before memory is taken and before it is given back.
+DEVICE void sync_ctas() { cluster_sync(); }
 
 // The pair allocates together, so both must have started; the same barrier publishes the mbarriers to the peer.
 DEVICE void sync_before_allocation() { sync_ctas(); }
@@ -50,7 +48,12 @@ DEVICE void tmem_multiply(uint32 d, uint64 a, uint64 b, bool accumulate) {
 
 // One arrival at `barrier` in both CTAs when every multiply that this thread has issued is complete.
 DEVICE void tmem_commit(uint32 barrier) {
-    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(uint16(0b11)) : "memory");
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(static_cast<uint16>(0b11 << (cluster_rank() & ~1u))) : "memory");
+}
+
+// The same in every CTA of the cluster in `cta_mask`.
+DEVICE void tmem_commit_to(uint32 barrier, uint16 cta_mask) {
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(cta_mask) : "memory");
 }
 
 // ---- the copy engine ---------------------------------------------------------------------------------------------
@@ -60,5 +63,13 @@ DEVICE void tma_load_to_tile(uint32 destination, const TensorMap *map, uint32 ba
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
         "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
+        : "memory");
+}
+
+// The same into the shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's leader's barrier.
+DEVICE void tma_load_to_tiles(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2 [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y)
         : "memory");
 }

@@ -1,5 +1,4 @@
 // Two rings and where a role stands in them: slots of shared memory between the copy engine and the multiply, accumulators between the multiply and the epilogue.
-// GROUP is single.cuh or pair.cuh, put in front of this file.
 #pragma once
 
 // It is carried from tile to tile and never reset: the parity must follow the barrier's own count of completed phases.
@@ -17,7 +16,7 @@ template <int Count> struct Position {
 };
 
 // full[slot]: the copy engine has filled the slot, in both CTAs of a pair; only the leader's counts.
-// empty[slot]: the multiplies that read the slot are complete; each CTA has its own, and the commit arrives at both.
+// empty[slot]: the multiplies that read what this CTA loads are complete; each CTA has its own, and the commits arrive at all whose loads they have read.
 struct Ring {
     uint32 full;
     uint32 empty;
@@ -28,7 +27,7 @@ struct Ring {
     DEVICE void initialise() const {
         for (uint32 slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(full_barrier(slot), 1);     // the leader's one arrive.expect_tx
-            mbarrier_init(empty_barrier(slot), 1);    // one commit
+            mbarrier_init(empty_barrier(slot), SLOT_COMMITS);
         }
     }
 

@@ -34,9 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) stridewright_gemm(const
         tmem_allocate<TMEM_COLUMNS>(shared + TMEM_ADDRESS_OFFSET);
         tmem_relinquish();
     }
-    tmem_fence_before_sync();
     __syncthreads();
-    tmem_fence_after_sync();
     const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);
 
     uint32 parity = 0;
@@ -73,8 +71,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) stridewright_gemm(const
         }
     }
 
-    tmem_fence_before_sync();
     __syncthreads();
-    tmem_fence_after_sync();
     if (warp == 0) tmem_free<TMEM_COLUMNS>(tmem);
 }

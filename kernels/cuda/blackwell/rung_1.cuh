@@ -26,9 +26,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         tmem_allocate<TMEM_COLUMNS>(shared + TMEM_ADDRESS_OFFSET);
         tmem_relinquish();
     }
-    tmem_fence_before_sync();
     __syncthreads();
-    tmem_fence_after_sync();
     const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);
 
     uint32 parity = 0;
@@ -38,7 +36,6 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
             load_a(&tensor_map_a, shared + A_OFFSET, loaded, row, k_first);
             load_b(&tensor_map_b, shared + B_OFFSET, loaded, column, k_first);
             mbarrier_wait(loaded, parity);
-            tmem_fence_after_sync();
             const uint64 descriptor_a = A_DESCRIPTOR + (((shared + A_OFFSET) & 0x3ffff) >> 4);
             const uint64 descriptor_b = B_DESCRIPTOR + (((shared + B_OFFSET) & 0x3ffff) >> 4);
             #pragma unroll
@@ -62,8 +59,6 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         epilogue.put(values, piece, row, column);
     }
 
-    tmem_fence_before_sync();
     __syncthreads();
-    tmem_fence_after_sync();
     if (warp == 0) tmem_free<TMEM_COLUMNS>(tmem);
 }

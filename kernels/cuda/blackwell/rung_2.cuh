@@ -25,9 +25,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         tmem_allocate<TMEM_COLUMNS>(shared + TMEM_ADDRESS_OFFSET);
         tmem_relinquish();
     }
-    tmem_fence_before_sync();
     __syncthreads();
-    tmem_fence_after_sync();
     const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);
 
     if (warp == 0 && elect_one()) {
@@ -47,7 +45,6 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
                 fill.advance();
             }
             ring.wait_full(at);
-            tmem_fence_after_sync();
             const uint64 a = descriptor_a + at.slot * (A_SLOT_BYTES >> 4);
             const uint64 b = descriptor_b + at.slot * (B_SLOT_BYTES >> 4);
             #pragma unroll
@@ -73,8 +70,6 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
         epilogue.put(values, piece, row, column);
     }
 
-    tmem_fence_before_sync();
     __syncthreads();
-    tmem_fence_after_sync();
     if (warp == 0) tmem_free<TMEM_COLUMNS>(tmem);
 }

@@ -24,9 +24,15 @@ template <int Columns> DEVICE void tmem_free(uint32 tmem) {
     asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(tmem), "n"(Columns) : "memory");
 }
 
-// What must have happened before memory is taken and before it is given back.
+// What must have happened before memory is taken and before it is given back. CTAs of other tiles in a cluster reach into this one's shared memory.
+DEVICE void sync_ctas() {
+    if (CLUSTER_CTAS > 1) {
+        cluster_sync();
+    } else {
+        __syncthreads();
+    }
+}
 DEVICE void sync_before_allocation() {}
-DEVICE void sync_ctas() { __syncthreads(); }
 
 // ---- the multiply: by one thread, always the same ------------------------------------------------------------------
 
@@ -47,6 +53,11 @@ DEVICE void tmem_commit(uint32 barrier) {
     asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+// The same in every CTA of the cluster in `cta_mask`.
+DEVICE void tmem_commit_to(uint32 barrier, uint16 cta_mask) {
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(cta_mask) : "memory");
+}
+
 // ---- the copy engine ---------------------------------------------------------------------------------------------
 
 // Box at element coordinates (x innermost, y) of the tensor -> shared memory; its bytes are counted at the leader's `barrier`.
@@ -54,5 +65,13 @@ DEVICE void tma_load_to_tile(uint32 destination, const TensorMap *map, uint32 ba
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
         "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
+        : "memory");
+}
+
+// The same into the shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's leader's barrier.
+DEVICE void tma_load_to_tiles(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y)
         : "memory");
 }

@@ -5,9 +5,17 @@
 
 // ---- order ------------------------------------------------------------------------------------------------------
 
-// Tensor-memory instructions before this come before whatever this thread signals next; those after the other come after what it waited for.
+// Where tensor memory changes hands: its instructions before this come before whatever the thread signals next. (Taking it and giving it back are synchronous and
+// need no fence; nor do operands in shared memory, which barriers hand over.)
 DEVICE void tmem_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+
+// And on the other side: its instructions after this come after what the thread waited for.
 DEVICE void tmem_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+
+// Every thread of every CTA of the cluster has arrived, and what they wrote before is visible to those who leave.
+DEVICE void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 
 // ---- shared memory ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 struct Tiles {
     TileGrid grid;
     uint32 full;       // full[slot]: the answer is there. Each CTA has its own.
-    uint32 empty;      // empty[slot]: every reader of both CTAs has read it. Only the leader's counts.
+    uint32 empty;      // empty[slot]: every reader of all CTAs has read it. Only the first CTA's counts.
     uint32 answers;
     bool started;
     Position<TILE_SLOTS> at;
@@ -25,16 +25,16 @@ struct Tiles {
     DEVICE bool take(TileCoordinate &tile) {
         if (!started) {
             started = true;
-            tile = grid.at(blockIdx.x / CTAS);
+            tile = in_cluster(grid.at(blockIdx.x / CLUSTER_CTAS));
             return true;
         }
         mbarrier_wait(full + at.slot * 8, at.parity);
         const Answer answer = load_answer(answers + at.slot * 16);
         fence_async_proxy();    // what overwrites the answer comes through another proxy than this read
-        arrive_at_leader(empty + at.slot * 8);
+        arrive_at_first(empty + at.slot * 8);
         at.advance();
         if (!launch_control_granted(answer)) return false;
-        tile = grid.at(launch_control_block(answer) / CTAS);
+        tile = in_cluster(grid.at(launch_control_block(answer) / CLUSTER_CTAS));
         return true;
     }
 
@@ -44,9 +44,9 @@ struct Tiles {
         TileCoordinate tile;
         take(tile);
         do {
-            if (cta_of_tile() == 0) mbarrier_wait(empty + ask.slot * 8, ask.parity ^ 1);
+            if (first_cta()) mbarrier_wait(empty + ask.slot * 8, ask.parity ^ 1);
             mbarrier_arrive_expect_tx(full + ask.slot * 8, 16);
-            if (cta_of_tile() == 0) launch_control_ask(answers + ask.slot * 16, full + ask.slot * 8);
+            if (first_cta()) launch_control_ask(answers + ask.slot * 16, full + ask.slot * 8);
             ask.advance();
         } while (take(tile));
     }

@@ -12,7 +12,7 @@ struct Tiles {
     DEVICE bool take(TileCoordinate &tile) {
         if (taken) return false;
         taken = true;
-        tile = grid.at(blockIdx.x / CTAS);
+        tile = in_cluster(grid.at(blockIdx.x / CLUSTER_CTAS));
         return true;
     }
 

@@ -5,14 +5,14 @@ struct Tiles {
     TileGrid grid;
     uint32 next;
 
-    DEVICE Tiles(uint32, uint32 m, uint32 n) : grid(m, n), next(blockIdx.x / CTAS) {}
+    DEVICE Tiles(uint32, uint32 m, uint32 n) : grid(m, n), next(blockIdx.x / CLUSTER_CTAS) {}
 
     DEVICE static void initialise(uint32) {}
 
     DEVICE bool take(TileCoordinate &tile) {
         if (next >= grid.tiles()) return false;
-        tile = grid.at(next);
-        next += gridDim.x / CTAS;
+        tile = in_cluster(grid.at(next));
+        next += gridDim.x / CLUSTER_CTAS;
         return true;
     }
 

@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(128) textbook(const u16 *a, const u
     stage(tile_b, b, WIDTH, 64);
     FENCE_PROXY;
     STAGED;
-    u32 address = slot;
+    u32 address = ADDRESS;
     if (warp == MMA_WARP && elect()) {
         for (int k = 0; k < 4; ++k) mma(address, (operand(TILE) | BASE) + 2 * k, operand(tile_b) + 2 * k, IDESC, KEEP);
         COMMIT;
@@ -111,6 +111,7 @@ TEXTBOOK_PARTS = {
     "FENCE_INIT": "fence_init()",
     "FENCE_PROXY": "fence_async()",
     "STAGED": "__syncthreads()",
+    "ADDRESS": "slot",
     "MMA_WARP": "1",
     "KEEP": "k > 0",
     "COMMIT": "commit(&done)",

@@ -176,3 +176,41 @@ def test_addresses_outside_and_clocks_too_short_are_errors() -> None:
         shadow.read(actor(0, 1, 1, 0), [(1024, 1040)], 0)
     with pytest.raises(ValueError, match="granule 3"):
         Shadow(0, 64, 3)
+
+
+@pytest.mark.parametrize("agents", [3, 40])
+def test_strong_and_weak_accesses_of_few_and_of_many_agents_against_a_record_of_each(agents: int) -> None:
+    """Two accesses conflict if one writes, they are not ordered, and not both are strong. A byte's earlier weak writes hide behind the last."""
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        size = 8192
+        shadow = Shadow(0, size)
+        last: dict[tuple[int, bool, bool, int], int] = {}
+        weak: dict[int, tuple[int, int]] = {}
+        epochs = [1] * agents
+        for where in range(1, 120):
+            agent = int(random.integers(agents))
+            epochs[agent] += int(random.integers(2))
+            clock = np.array([random.integers(0, epoch + 1) for epoch in epochs], np.uint32)
+            writing, strong = bool(random.integers(2)), bool(random.integers(2))
+            starts = 4 * random.integers(0, 40, 3) + 4096 * random.integers(0, 2, 3)
+            touched = sorted({int(start) + i for start in starts for i in range(4)})
+            want = set()
+            for byte in touched:
+                if byte in weak and weak[byte][1] > clock[weak[byte][0]]:
+                    want.add(weak[byte][0])
+                for other in range(agents):
+                    for wrote in (True, False):
+                        # Weak writes are in `weak`; reads conflict with writes only, strong accesses with weak ones only.
+                        kinds = [firm for firm in (True, False) if not (firm and strong) and (firm or not wrote)]
+                        if writing or wrote:
+                            want |= {other for firm in kinds if last.get((byte, wrote, firm, other), 0) > clock[other]}
+            act = shadow.write_lanes if writing else shadow.read_lanes
+            found = act(Actor(agent, epochs[agent], clock), starts, 4, where, None, strong)
+            assert {one.other_agent for one in found} <= want
+            assert bool(found) == bool(want)
+            for byte in touched:
+                if writing and not strong:
+                    weak[byte] = (agent, epochs[agent])
+                else:
+                    last[byte, writing, strong, agent] = epochs[agent]

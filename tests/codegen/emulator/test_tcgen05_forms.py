@@ -86,9 +86,14 @@ def place(image: NDArray[np.uint8], tile: Any, values: NDArray[Any], dtype: str,
 
 
 def run_case(
-    case: Case, before: NDArray[np.uint32], steps: int = 2, seed: int = 0, numerics: str = "float32"
+    case: Case,
+    before: NDArray[np.uint32],
+    steps: int = 2,
+    seed: int = 0,
+    numerics: str = "float32",
+    tail: NDArray[np.uint8] | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint32]]:
-    """(A, B, tensor memory of all blocks (blocks, 128, 512)) after the instructions."""
+    """(A, B, tensor memory of all blocks (blocks, 128, 512)) after the instructions. `tail`: the end of the first block's shared memory."""
     group = case.group
     packed = case.kind in ("mxf4", "mxf4nvf4")
     width = 64 if packed else {"f16": 16, "bf16": 16, "tf32": 8}.get(case.a, 32)
@@ -108,6 +113,8 @@ def run_case(
         words.append(np.array([word + int(advance(step)) for step in range(steps)], np.uint64))
         operands.append(values[:, : width * steps])
         at += 32768
+    if tail is not None:
+        images[0, -tail.size :] = tail
     fields = dict(case.options)
     idesc = instruction_descriptor(
         case.kind, case.m, case.n, *case.types, case.d, *case.majors, cta_group=group, ws=case.ws, **fields
@@ -217,6 +224,22 @@ def test_what_an_accumulator_holds_enters(name: str, numerics: str) -> None:
     a, b, after = run_case(case, before, steps=1, numerics=numerics)
     start = before[0, :, : case.n].view(np.float32).astype(np.float64)
     assert (after == expect(case, before, function(start, exact(a, b)))).all()
+
+
+@pytest.mark.parametrize("numerics", ["float32", "hardware"])
+@pytest.mark.parametrize("saturate", [True, False])
+def test_integers_saturate_or_wrap_after_every_instruction(saturate: bool, numerics: str) -> None:
+    """Two instructions: what the first cuts off is not there for the second."""
+    issue = "mma(slot, a[i] + base, b[i] + base, idesc, 1)"
+    case = Case("i8", 128, 32, "s8", "s8", d="s32", issue=issue, options=(("saturate", saturate),))
+    before = np.full((1, 128, 512), (1 << 31) - 20, np.uint32)
+    a, b, after = run_case(case, before, numerics=numerics)
+    total = before[0, :, :32].view(np.int32).astype(np.int64)
+    for step in range(2):
+        total = total + exact(a[:, 32 * step : 32 * step + 32], b[:, 32 * step : 32 * step + 32]).astype(np.int64)
+        total = np.clip(total, -(1 << 31), (1 << 31) - 1) if saturate else (total + (1 << 31)) % (1 << 32) - (1 << 31)
+    assert (total != total.clip(-100, (1 << 31) - 2)).any()
+    assert (after == expect(case, before, total)).all()
 
 
 MASKED = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stridewright.codegen.emulator import EmulationError, emulate_ptx
+from stridewright.codegen.emulator import EmulationError, EmulationResult, emulate_ptx
 from stridewright.layout.hardware import instruction_descriptor, matrix_descriptor, smem_tile
 
 from .test_tmem_moves import FILL, kernel
@@ -52,7 +52,12 @@ DONE = [COMMIT, WAIT, AFTER]
 
 
 def races(steps: list[str], seed: int = 0, strict: bool = True) -> list[str]:
-    """What is found when the steps are done; those that begin with 1 are thread 0's."""
+    """What is found when the steps are done."""
+    return [str(race) for race in execute(steps, seed, strict).races]
+
+
+def execute(steps: list[str], seed: int = 0, strict: bool = True, timeline: bool = False) -> EmulationResult:
+    """Does the steps; those that begin with 1 are thread 0's."""
     lines = [SETUP]
     for number, step in enumerate(steps):
         if step.startswith("1 "):
@@ -63,8 +68,8 @@ def races(steps: list[str], seed: int = 0, strict: bool = True) -> list[str]:
             lines.append(step)
     before = np.ones((128, 512), np.float32).view(np.uint32)
     data = np.full(4096, 0x3F80, np.uint16).view(np.uint8)
-    result = emulate_ptx(kernel("\n".join(lines)), "k", 1, 128, [before, before.copy(), data], seed=seed, strict=strict)
-    return [str(race) for race in result.races]
+    args = [before, before.copy(), data]
+    return emulate_ptx(kernel("\n".join(lines)), "k", 1, 128, args, seed=seed, strict=strict, timeline=timeline)
 
 
 ORDERED = {
@@ -148,3 +153,20 @@ def test_registers_of_a_load_are_nobodys_before_its_wait(steps: list[str], messa
         with pytest.raises(EmulationError, match=message):
             races(steps, seed)
     races([*steps, WAIT_ST], strict=False)
+
+
+def order_of(steps: list[str], seed: int) -> list[int]:
+    """In which order the products of thread 0 are done, by the order of their issue."""
+    done = [event.done for event in execute(steps, seed, timeline=True).tensor_memory if event.what in ("mma", "cp")]
+    return sorted(range(len(done)), key=done.__getitem__)
+
+
+def test_operations_that_nothing_orders_are_done_in_any_order() -> None:
+    free = {tuple(order_of([mma(), mma(64), cp(128, "4x256b"), mma(192), *DONE], seed)) for seed in range(12)}
+    assert len(free) > 3
+    assert order_of([mma(), mma(64), cp(128, "4x256b"), mma(192), *DONE], 0) == [0, 1, 2, 3]
+    # cp -> mma: the third is never done before the second, whatever happens to the rest.
+    assert all(
+        order.index(1) < order.index(2) for order in (order_of([mma(), cp(128), mma(64), *DONE], s) for s in range(8))
+    )
+    assert {tuple(order_of([mma(), mma(), mma(), *DONE], seed)) for seed in range(8)} == {(0, 1, 2)}

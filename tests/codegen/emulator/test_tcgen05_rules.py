@@ -45,6 +45,7 @@ RULES = {
     "no fence of the barrier's init": ({"FENCE_INIT": "", "FENCE_PROXY": "if (warp) fence_async()"}, "fence.mbarrier_init"),
     # Allocation.
     "no alloc": ({"ALLOC": "slot = 0", "DEALLOC": ""}, "owns no tensor memory"),
+    "address taken to be 0": ({"ADDRESS": "slot * 0"}, "are not allocated"),
     "no dealloc": ({"DEALLOC": ""}, "did not deallocate"),
     "dealloc of half": ({"DEALLOC": "tmem_dealloc(address, 32)"}, "deallocated as it was allocated"),
     "dealloc twice": ({"DEALLOC": "tmem_dealloc(address, COLUMNS); tmem_dealloc(address, COLUMNS)"}, "owns no tensor memory"),
@@ -68,6 +69,9 @@ RULES = {
     "ld of what was never written": ({"COLUMNS": "128", "LANE": "(warp << 21) + 64"}, "never written since its allocation"),
     "64 rows read as if they were 128": ({"IDESC": "0x04100490"}, "never written since its allocation"),
     "address read before it is there": ({"STAGED": ""}, "shared"),
+    "mma by every thread of a warp": (
+        {"COMMIT": "commit(&done); } if (warp == 2) { fence_after(); mma(address, operand(tile_a), operand(tile_b), IDESC, 0)"}, "tcgen05.mma of thread 65"
+    ),
     # Work that outlives the block.
     "a commit that nobody waits for": (
         {"DEALLOC": "tmem_dealloc(address, COLUMNS); } if (threadIdx.x == 32) { fence_after(); commit(&done); commit(&done); commit(&done)"},

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stridewright.codegen.emulator import EmulationError
-from stridewright.layout.hardware import scale_layout
+from stridewright.layout.hardware import MatrixDescriptor, scale_layout, scale_smem_layout
 
 from .test_tcgen05_forms import Case, exact, expect, pattern, run_case
 
@@ -99,6 +99,40 @@ def test_block_scaled_products(name: str) -> None:
         for operand, code in zip((a, b), codes, strict=True)
     ]
     assert (after == expect(case, before, values[0] @ values[1].T)).all()
+
+
+def test_scale_factors_come_by_copies_as_in_kernels() -> None:
+    """512 bytes of scale factors for 128 rows, as scale_smem_layout has them, go to tensor memory by one tcgen05.cp each; cp -> mma is pipelined."""
+    copy = 'if (i == 0) {{ ASM("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" :: "r"(slot + {column}), "l"(base + 0x{word:x}ull) : "memory"); }}'
+    bytes_ = np.zeros(1024, np.uint8)
+    codes = [
+        np.random.default_rng(9 + side).integers(125, 130, (rows, 4)).astype(np.uint8)
+        for side, rows in enumerate((128, 64))
+    ]
+    layout = scale_smem_layout()
+    words = []
+    for side, code in enumerate(codes):
+        for row in range(code.shape[0]):
+            for k in range(4):
+                bytes_[512 * side + int(layout((row % 32, row // 32), (0, k)))] = code[row, k]
+        words.append(MatrixDescriptor("sm_100a", 65536 - 1024 + 512 * side, 16, 128, "none").encode())
+    issue = scaled("mxf8f6f4", "", 1, MX8, 0, 0)
+    copies = " ".join(
+        copy.format(column=column, word=word) for column, word in zip((SCALE_A, SCALE_B), words, strict=True)
+    )
+    case = Case("mxf8f6f4", 128, 64, "e4m3", issue=f"{copies} {issue}", options=(("scale", "ue8m0"),))
+    before = pattern()
+    for seed in range(4):
+        a, b, after = run_case(case, before, 4, seed=seed, tail=bytes_)
+        values = [
+            operand.astype(np.float32).astype(np.float64) * np.repeat(factors(code, "ue8m0"), 32, axis=1)
+            for operand, code in zip((a, b), codes, strict=True)
+        ]
+        wanted = expect(case, before, values[0] @ values[1].T)
+        assert (after[..., :64] == wanted[..., :64]).all()
+        for column, side, groups in ((SCALE_A, 0, 4), (SCALE_B, 1, 2)):
+            copied = after[0, :, column : column + groups].copy().view(np.uint8).reshape(4, 32, groups, 4)
+            assert (copied == codes[side].reshape(groups, 32, 4).transpose(1, 0, 2)).all()
 
 
 @pytest.mark.parametrize(

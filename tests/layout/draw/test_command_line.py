@@ -33,6 +33,8 @@ COMMANDS = {
     "fragment": ["mma.m16n8k16.f32.bf16", "D"],
     "shared-memory": ["512", "512", "256"],
     "source": ["512", "512", "256"],
+    "landscape": ["512", "512", "512"],
+    "roofline": ["512", "512", "512", "--us", "3.8"],
     "timeline": ["128", "128", "128", "--window", "0,3000"],
     "tile-order": ["8", "8", "--group", "4", "--processors", "16"],
 }
