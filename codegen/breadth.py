@@ -93,8 +93,8 @@ def _draw_config(random: np.random.Generator) -> GemmConfig:
         fusion = Fusion(
             alpha=random.random() < 0.5,
             c=one_of("", "", "f32", "bf16", "f16"),
-            bias=one_of("", "n", "n", "m"),
-            bias_format=one_of("f32", "bf16", "f16"),
+            bias=(bias := one_of("", "n", "n", "m")),
+            bias_format=one_of("f32", "bf16", "f16") if bias else "f32",
             activation=one_of(*ACTIVATIONS),
             gated=random.random() < 0.1,
             aux=random.random() < 0.15,
@@ -268,6 +268,7 @@ def reference(case: Case, arrays: Arrays, step: float, xp: Any = np) -> Expected
             return xp.asarray(widened(raw, dtype))
         return widened(xp.asarray(raw), dtype, xp)
 
+    # The operands are numpy's here: where the sums are made, they are made in float64 all the same.
     a, b = put(np.ascontiguousarray(arrays.a), problem.a), put(np.ascontiguousarray(arrays.b), problem.b)
     if fusion.scale_a == "row":
         a = a * xp.asarray(others["scale_a"]).astype(xp.float64)[:, None]
@@ -330,18 +331,53 @@ def gemm_of(case: Case) -> Any:
     )  # fmt: skip
 
 
-def wrong(case: Case, arrays: Arrays, d: Any, step: float, xp: Any = np) -> str:
-    """What is wrong with a result (and with aux and amax, as the call left them), "" if nothing."""
+def wrong(case: Case, arrays: Arrays, d: Any, step: float, xp: Any = np, written: dict[str, Any] | None = None) -> str:
+    """What is wrong with a result (and with aux and amax, as the call left them: ``written``), "" if nothing."""
     should = reference(case, arrays, step, xp)
+    beside = arrays.others if written is None else written
     problem = case.recipe.problem
     found = _difference("d", d, problem.d, should.d, should.allowed, xp)
-    if not found and "aux" in arrays.others:
-        found = _difference("aux", arrays.others["aux"], problem.d, should.x, should.x_allowed, xp)
-    if not found and "amax" in arrays.others and should.d.size:
-        amax = float(arrays.others["amax"][0])
+    if not found and "aux" in beside:
+        found = _difference("aux", beside["aux"], problem.d, should.x, should.x_allowed, xp)
+    if not found and "amax" in beside and should.d.size:
+        amax = float(beside["amax"][0])
         if not abs(amax - should.amax) <= 1e-3 * max(should.amax, 1.0):
             found = f"amax is {amax:g}, and the largest is {should.amax:g}"
     return found
+
+
+def launch(case: Case) -> str:
+    """Runs a case on the current GPU, into poisoned arrays; what ``emulate`` says of it."""
+    from .launch import import_cupy
+
+    cupy = import_cupy()
+    try:
+        gemm = gemm_of(case)
+    except ConfigError as error:
+        return f"refused: {error.violations[0].parameter}"
+
+    def placed(array: Any) -> Any:
+        """The array on the device, with its strides: all views here begin with their owner."""
+        if not isinstance(array, np.ndarray):
+            return array
+        owner = array if array.base is None else array.base
+        raw = owner.view(np.uint8) if array.dtype.name.startswith("float8") else owner
+        if array.size == 0 or owner.dtype != array.dtype:
+            return cupy.asarray(array.view(np.uint8) if array.dtype.name.startswith("float8") else array)
+        return cupy.lib.stride_tricks.as_strided(cupy.asarray(raw), array.shape, array.strides)
+
+    arrays = make(case)
+    *outer, columns = gemm.shape_d
+    whole = cupy.asarray(_poisoned((*outer, columns + case.padding[2]), case.recipe.problem.d).view(np.uint8))
+    kind = np.dtype(np.uint8) if case.recipe.problem.d in ("e4m3", "e5m2") else numpy_type(case.recipe.problem.d)
+    out = whole.view(kind)[..., :columns]
+    others = {name: placed(array) for name, array in arrays.others.items()}
+    gemm(placed(arrays.a), placed(arrays.b), out=out, **others)
+    cupy.cuda.Device().synchronize()
+    if not bool((cupy.ascontiguousarray(whole.view(kind)[..., columns:]).view(np.uint8) == 0xFF).all()):
+        return "elements beside d were written"
+    eight = case.recipe.problem.a in ("e4m3", "e5m2")
+    return wrong(case, arrays, out, 2.0**-13 if eight else 2.0**-23, cupy, others)
 
 
 def _difference(name: str, got: Any, dtype: str, value: Any, allowed: Any, xp: Any) -> str:

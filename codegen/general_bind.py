@@ -16,6 +16,19 @@ from .terms import packed
 if TYPE_CHECKING:
     from .general import GeneralGemm
     from .given import Given, Operand
+    from .launch_packed import PackedLaunch
+
+
+class Launches:
+    """Launches one after the other, and the copies that they make and read; not the caller's arrays."""
+
+    def __init__(self, launches: list[PackedLaunch]):
+        self._launches = launches
+        self.kept: list[Any] = []
+
+    def __call__(self, stream: Any = None) -> None:
+        for launch in self._launches:
+            launch(stream)
 
 
 class GeneralBound:
@@ -32,18 +45,24 @@ class GeneralBound:
         self._family = family_of(a if out is None else out)
         self.d = given.out or empty(gemm.shape_d, gemm.problem.d, given.a.tensor)
         self.workspace: Workspace | None = None
-        self._launches: list[PackedLaunch] = []
+        launches: list[PackedLaunch] = []
+        self.launch = Launches(launches)
+        """``launch(stream=None)`` launches, the copies of operands first, and returns nothing."""
         if gemm.empty_result:
             return
-        operands = [self._operand(kernel, one, copied) for one in (given.a, given.b)]
+        operands = [self._operand(kernel, one, copied, launches) for one in (given.a, given.b)]
+        self.launch.kept = [operands[0].tensor.array if given.a.tensor is not operands[0].tensor else None]
+        self.launch.kept += [operands[1].tensor.array if given.b.tensor is not operands[1].tensor else None]
         self._operands = operands
         division = kernel.division(_multiprocessors())
         self.workspace = Workspace(kernel, division)
         arguments = self._arguments(kernel, operands[0], operands[1])
         threads = (kernel.config.threads, 1, 1)
-        self._launches.append(PackedLaunch(kernel.kernel, division.ctas, threads, arguments, dependent))
+        launches.append(PackedLaunch(kernel.kernel, division.ctas, threads, arguments, dependent))
 
-    def _operand(self, gemm: GeneralGemm, operand: Operand, copied: dict[str, str]) -> Operand:
+    def _operand(
+        self, gemm: GeneralGemm, operand: Operand, copied: dict[str, str], launches: list[PackedLaunch]
+    ) -> Operand:
         from .launch import DevicePointer
         from .launch_packed import PackedLaunch
 
@@ -56,7 +75,7 @@ class GeneralBound:
         arguments = copies.arguments(source, target, shape, strides, pitch)
         made = copies.kernel(element_bytes(operand.dtype), gemm.config.arch)
         grid = copies.grid(shape[1], shape[2], shape[0])
-        self._launches.append(PackedLaunch(made, grid, copies.BLOCK, arguments))
+        launches.append(PackedLaunch(made, grid, copies.BLOCK, arguments))
         return copy
 
     def _arguments(self, kernel: GeneralGemm, a: Operand, b: Operand) -> tuple[Any, ...]:
@@ -80,11 +99,6 @@ class GeneralBound:
             pointers = {name: tensor.address for name, tensor in given.pointers.items()}
             arguments = (*arguments, packed(kernel.numbers_for(given, d), pointers))
         return arguments
-
-    def launch(self, stream: Any = None) -> None:
-        """Launches, the copies of operands first, and returns nothing."""
-        for launch in self._launches:
-            launch(stream)
 
     def __call__(self, stream: Any = None) -> Any:
         from .launch_arrays import give_back
