@@ -425,6 +425,28 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             yield Violation(parameter=name, value=size, rule="must be below 2^31 (TMA coordinates are 32-bit signed)")
 
 
+def plain_violations(problem: Problem) -> Iterator[Violation]:
+    """The rules for one plain bf16 product of arrays as they are, without copies: what the tuner and the ladder measure.
+
+    >>> [str(one) for one in plain_violations(Problem(m=8, n=8, k=12))]
+    ['k=12: must be a multiple of 8 for now: TMA wants rows of A and B to start at multiples of 16 bytes, and 12 * 2 bytes is 8 more; nearest 8, 16: pad A and B along K with zeros, which changes no result']
+    """
+    yield from problem_violations(problem)
+    for operand in ("a", "b", "d"):
+        dtype = getattr(problem, operand)
+        if dtype != "bf16" and dtype in (*OPERAND_FORMATS, *RESULT_FORMATS):
+            yield Violation(parameter=operand, value=repr(dtype), rule="this type has no kernel here yet; there is bf16")
+    size = problem.k
+    if is_size(size) and size is not None and size > 0 and size % 8:
+        below, above = size // 8 * 8, (size // 8 + 1) * 8
+        yield Violation(
+            parameter="k",
+            value=size,
+            rule=f"must be a multiple of 8 for now: TMA wants rows of A and B to start at multiples of 16 bytes, and {size} * 2 bytes is {size * 2 % 16} more",
+            fix=f"nearest {', '.join(str(near) for near in (below, above) if near)}: pad A and B along K with zeros, which changes no result",
+        )
+
+
 def _mixture_violations(problem: Problem) -> Iterator[Violation]:
     """What of the formats does not go together."""
     eight = ("e4m3", "e5m2")
