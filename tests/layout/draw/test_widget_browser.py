@@ -129,6 +129,15 @@ def test_moving_a_slider_changes_picture_and_numbers_to_what_python_says(page: A
     assert driver.faults == []
 
 
+def test_keys_move_a_slider_where_the_page_takes_them_for_itself(page: Any) -> None:
+    """JupyterLab does so with the arrow keys (4.6, in command mode)."""
+    driver = Driver(page)
+    page.evaluate("document.addEventListener('keydown', (event) => event.preventDefault())")
+    driver.field("bits").press("ArrowLeft")
+    page.wait_for_function("Number(document.querySelector('.sw-explorer').dataset.serial) > 0")
+    assert driver.shows(Explorer(bits=2))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
