@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,8 +26,15 @@ SIZES = ("512", "512", "512")
 PROBLEM = Problem(m=512, n=512, k=512)
 
 
+def lot(config: GemmConfig) -> int:
+    """From 0 to 4, the same for the same configuration."""
+    return zlib.crc32(config.name.encode()) % 5
+
+
 class Formula:
-    """A card that is as fast as the model says and wrong for narrow tiles; it interrupts after ``most`` kernels."""
+    """A card that is as fast as the model says, and wrong for every fifth configuration; it interrupts after ``most``
+    kernels.
+    """
 
     device = TuningDevice("Formula 2", "2.0", "sm_90a", 132)
     most = 10**9
@@ -44,7 +52,7 @@ class Formula:
         return runner
 
     def check(self) -> str:
-        return "5 elements of D are NaN" if self.config.tile.n < 32 else ""
+        return "5 elements of D are NaN" if lot(self.config) == 0 else ""
 
     def screen_us(self, expected_us: float) -> float:
         return expected_us
@@ -59,7 +67,7 @@ class Formula:
 class AtOnce:
     def submit(self, config: GemmConfig, priority: int = 0) -> Future[Compiled]:
         future: Future[Compiled] = Future()
-        future.set_result(Compiled(0.1, 168, "8 bytes spill stores" if config.schedule.consumers == 3 else ""))
+        future.set_result(Compiled(0.1, 168, "8 bytes spill stores" if lot(config) == 1 else ""))
         return future
 
 
