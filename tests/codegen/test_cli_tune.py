@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from stridewright.codegen import compile_pool
 from stridewright.codegen import tune as tune_module
 from stridewright.codegen.build import build
 from stridewright.codegen.cli import app
@@ -79,7 +80,7 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Formula]:
         pass
 
     monkeypatch.setattr(tune_module, "GpuBench", Card)
-    monkeypatch.setattr(tune_module, "CompilePool", lambda: contextlib.nullcontext(AtOnce()))
+    monkeypatch.setattr(compile_pool, "CompilePool", lambda: contextlib.nullcontext(AtOnce()))
     monkeypatch.setattr("stridewright.codegen.launch.gpu_available", lambda arch=None: (True, "a formula"))
     return Card
 
