@@ -18,6 +18,8 @@ from stridewright.layout.draw import Explorer, Track, layout_card, pipeline_time
 from stridewright.layout.draw.pipeline import Kind, TimelineBar
 from stridewright.layout.draw.widget import FOLDER, explore
 
+pytest.importorskip("anywidget", reason="the widget needs anywidget: pip install 'stridewright[notebooks]'")
+
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark"><title>widget</title><style>CSS</style></head><body><div id="here"></div>
 <script type="module">
@@ -99,7 +101,6 @@ class Driver:
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    pytest.importorskip("anywidget")
     made = chromium.new_page(viewport={"width": 1280, "height": 900})
     yield made
     made.close()
