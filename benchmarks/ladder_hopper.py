@@ -3,12 +3,13 @@
     python benchmarks/ladder_hopper.py speed --json benchmarks/results/ladder_hopper.json
     python benchmarks/ladder_hopper.py counters --json benchmarks/results/ladder_hopper.json
     python benchmarks/ladder_hopper.py sanitize --json benchmarks/results/ladder_hopper.json
+    python benchmarks/ladder_hopper.py choices --json benchmarks/results/ladder_hopper.json
     python benchmarks/ladder_hopper.py once 4096 4096 4096
 
 ``speed`` times each rung and cuBLASLt in turn at each size (square), checks every timed kernel against float64, and records device, driver,
 clocks and power. ``counters`` runs ``once`` under Nsight Compute and records, for each rung, how busy the tensor cores were and
 how much L2 served. ``sanitize`` runs ``once`` under compute-sanitizer's memcheck, initcheck and synccheck on ragged shapes.
-``once`` launches each rung once, into an output poisoned with NaN, checks it, and exits with 1 if one is wrong. Each mode adds its
+``choices`` times rungs beside themselves with one choice undone that no rung stands for. ``once`` launches each rung once, into an output poisoned with NaN, checks it, and exits with 1 if one is wrong. Each mode adds its
 part to the file and leaves the others'.
 """
 
@@ -27,6 +28,33 @@ from stridewright.codegen.ladder import Rung, rungs
 
 RAGGED = ((257, 264, 200), (130, 515, 72), (1, 8, 8), (384, 777, 520))
 TOOLS = ("memcheck", "initcheck", "synccheck")
+PAIRS = ("if (!in_chunks) {", "if (true) {")
+CHOICES = (
+    ("3", "results in pairs of columns, not in chunks of eight", PAIRS),
+    ("4", "results in pairs of columns, not in chunks of eight", PAIRS),
+    (
+        "4",
+        "a batch awaited before the next is issued",
+        ("ring.wait_full(slot);", "wgmma_wait<0>(); ring.wait_full(slot);"),
+    ),
+    (
+        "6",
+        "a batch awaited before the next is issued",
+        ("ring.wait_full(slot);", "wgmma_wait<0>(); ring.wait_full(slot);"),
+    ),
+    (
+        "7",
+        "a batch awaited before the next is issued",
+        ("ring.wait_full(turn);", "wgmma_wait<0>(); ring.wait_full(turn);"),
+    ),
+    ("6", "groups of 8 rows of tiles, not 16", ("GROUP_M = 16;", "GROUP_M = 8;")),
+    ("7", "groups of 8 rows of tiles, not 16", ("GROUP_M = 16;", "GROUP_M = 8;")),
+    ("8", "groups of 8 rows of tiles, not 16", ("GROUP_M = 8;", "GROUP_M = 4;")),
+    ("9", "results in pairs of columns, not in chunks of eight", PAIRS),
+    ("10", "groups of 8 rows of tiles, not 16", ("GROUP_M = 8;", "GROUP_M = 4;")),
+    ("10", "groups of 32 rows of tiles, not 16", ("GROUP_M = 8;", "GROUP_M = 16;")),
+)
+"""Rung, a choice that it shares with others, and the edit of its source that undoes it."""
 
 
 def chosen(sizes: tuple[int, int, int], numbers: list[str] | None) -> list[Rung]:
@@ -54,6 +82,34 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
         print(f"  cuBLASLt {result.reference_tflops:.1f} TFLOP/s ({result.reference})", flush=True)
         found.append(dataclasses.asdict(result))
     return {"device": device_record(), "speed": found}
+
+
+def choices(args: argparse.Namespace) -> dict[str, Any]:
+    """Rungs in pairs with themselves, one choice undone: the time without it over the time with it."""
+    from hopper_bench.results import device_record
+
+    from stridewright.codegen.build import build
+    from stridewright.codegen.ladder_measure import rung_launches
+    from stridewright.codegen.measure import GraphLoop, check_launch, measure_pairs, rotation
+
+    rows = []
+    for size in args.sizes:
+        buffers = rotation(size, size, size)
+        for number, what, (old, new) in CHOICES:
+            (rung,) = chosen((size, size, size), [number])
+            (other,) = chosen((size, size, size), [number])
+            if old not in rung.source:
+                raise ValueError(f"rung {number}: {old!r} is not in its source, so {what!r} cannot be undone")
+            other.__dict__["build"] = build(rung.source.replace(old, new), strict=False)
+            launches = rung_launches(other, buffers)
+            right = check_launch(launches[0], buffers[0]).passed
+            timed = measure_pairs(GraphLoop(rung_launches(rung, buffers)), GraphLoop(launches), args.pairs)
+            row = {"size": size, "number": number, "without": what, "right": right, **dataclasses.asdict(timed)}
+            rows.append(row)
+            print(
+                f"  {size} rung {number:>2} {timed.ratio:.3f} ({timed.low:.3f} to {timed.high:.3f}) {what}", flush=True
+            )
+    return {"choices": {"device": device_record(), "rows": rows}}
 
 
 def once(args: argparse.Namespace) -> int:
@@ -143,7 +199,12 @@ def main() -> None:
     """Run one mode and add its part to the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     modes = parser.add_subparsers(dest="mode", required=True)
-    for name, sizes in (("speed", [2048, 4096, 8192]), ("counters", [4096]), ("sanitize", [])):
+    for name, sizes in (
+        ("speed", [2048, 4096, 8192]),
+        ("counters", [4096]),
+        ("choices", [4096, 8192]),
+        ("sanitize", []),
+    ):
         mode = modes.add_parser(name)
         mode.add_argument("--json", type=Path)
         mode.add_argument("--sizes", type=int, nargs="+", default=sizes)
@@ -156,7 +217,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.mode == "once":
         sys.exit(once(args))
-    made = {"speed": speed, "counters": counters, "sanitize": sanitize}[args.mode](args)
+    made = {"speed": speed, "counters": counters, "choices": choices, "sanitize": sanitize}[args.mode](args)
     if args.json is not None:
         kept = json.loads(args.json.read_text(encoding="utf-8")) if args.json.exists() else {}
         args.json.parent.mkdir(parents=True, exist_ok=True)

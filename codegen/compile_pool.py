@@ -25,6 +25,8 @@ from stridewright.kernels.config import GemmConfig
 from .tuned.records import config_record, problem_record
 
 _STOP = 1 << 30
+_MOST_WORKERS = 16
+"""Each holds a compiler, some hundred MB of memory."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,16 @@ class Compiler(Protocol):
         ...
 
 
+def default_workers() -> int:
+    """As many as this process may use cores but one, which stays with the measuring; not more than are ever waited for.
+
+    >>> 1 <= default_workers() <= 16
+    True
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return min(max(1, cores - 1), _MOST_WORKERS)
+
+
 class CompilePool:
     """``workers`` processes that compile configurations into the cache. Use it as a context; leaving ends the processes.
 
@@ -55,8 +67,7 @@ class CompilePool:
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise ValueError(f"workers={workers}: must be at least 1")
-        # One core stays with the process that measures.
-        self.workers = workers or max(1, (os.cpu_count() or 2) - 1)
+        self.workers = workers or default_workers()
         self._tasks: queue.PriorityQueue[tuple[int, int, GemmConfig | None, Future[Compiled]]] = queue.PriorityQueue()
         self._known: dict[str, Future[Compiled]] = {}
         self._priorities: dict[str, int] = {}

@@ -29,7 +29,7 @@ def explain(gemm: Gemm, device: Device = H200) -> str:
         lines += [f"   {what}:  {layout}" for what, layout in step.layouts]
         lines += [f"   {note}" for note in step.notes]
         lines += [
-            f"   {constant.name} = {constant.value:#018x}"
+            f"   {constant.name} = {constant.value:#0{18 if constant.type == 'uint64' else 10}x}"
             if constant.hexadecimal
             else f"   {constant.name} = {constant.value}"
             for constant in step.constants

@@ -547,4 +547,5 @@ def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:
 
 def _what_matters(config: GemmConfig) -> Problem:
     """What of the problem the source depends on: types and majors, and the sizes that are baked in."""
-    return dataclasses.replace(config.problem, **{name: None for name in "mnk" if name not in config.specialize})
+    m, n, k = (getattr(config.problem, name) if name in config.specialize else None for name in "mnk")
+    return dataclasses.replace(config.problem, m=m, n=n, k=k)

@@ -86,39 +86,39 @@ class Constants:
 
 
 CONSTANTS = Constants(
-    clock=1.597,
-    row=3.298e-06,
-    column=0.45,
-    one_consumer=1.0,
-    three_consumers=1.1,
-    slot=200.0,
-    slot_alone=157.0,
-    latency=2715.0,
-    latency_in_clusters=8.527e-08,
-    door=81.87,
-    l2=7.894,
-    dram=4.612,
-    turn_pingpong=0.002797,
-    only_turn_pingpong=174.8,
-    turn_cooperative=259.2,
-    fill=300.0,
-    launch=0.2,
-    cluster=0.4707,
-    cluster_of_four=0.417,
-    split=6.631,
-    split_bytes=10.0,
-    direct=14.44,
-    power=12.0,
-    unshared=0.5728,
-    window=1.311e-05,
-    idle=0.5352,
-    depth_32=0.04801,
-    four=-0.08561,
-    one=0.1753,
-    three=-0.04395,
-    stream=-0.1,
-    swapped=-0.07573,
-    narrow=-0.09142,
+    clock=1.573,
+    row=0.8575,
+    column=0.5307,
+    one_consumer=0.9997,
+    three_consumers=0.9633,
+    slot=104.9,
+    slot_alone=0.2718,
+    latency=2114.0,
+    latency_in_clusters=0.006111,
+    door=217.4,
+    l2=10.0,
+    dram=4.78,
+    turn_pingpong=4.658,
+    only_turn_pingpong=491.9,
+    turn_cooperative=2462.0,
+    fill=317.9,
+    launch=0.2558,
+    cluster=0.5055,
+    cluster_of_four=0.0002558,
+    split=7.987,
+    split_bytes=4.258,
+    direct=19.86,
+    power=3.779,
+    unshared=0.08771,
+    window=0.9923,
+    idle=0.552,
+    depth_32=0.1127,
+    four=0.0002636,
+    one=-0.01628,
+    three=-0.0286,
+    stream=0.1227,
+    swapped=-0.05949,
+    narrow=-0.008808,
 )
 
 
@@ -156,11 +156,10 @@ def features(configs: Iterable[GemmConfig]) -> Features:
             raise ValueError("the modelled time needs the sizes m, n and k")
         first, second = (n, m) if schedule.swap else (m, n)
         parts = {"none": 1, "stream": 0}.get(config.split.kind, config.split.parts)
-        rows.append(
-            (first, second, k, tile.m, tile.n, tile.k, config.pipeline.stages, schedule.consumers)
-            + (schedule.kind == "pingpong", config.cluster.m, config.cluster.n, schedule.swap, parts)
-            + (config.split.reduce == "atomic", config.epilogue.store == "direct", schedule.group_m)
-        )
+        made = (first, second, k, tile.m, tile.n, tile.k, config.pipeline.stages, schedule.consumers)
+        how = (schedule.kind == "pingpong", config.cluster.m, config.cluster.n, schedule.swap, parts)
+        ends = (config.split.reduce == "atomic", config.epilogue.store == "direct", schedule.group_m)
+        rows.append((*made, *how, *ends))
     return Features(*np.asarray(rows, dtype=np.float64).reshape(-1, len(fields(Features))).T)
 
 
@@ -305,7 +304,7 @@ def best_first(
     base = GemmConfig(arch=arch, problem=problem)
     found = 0
     # Of equals the one without a cluster, then the wider tile.
-    for place in np.lexsort((-x.tile_n, x.cluster_m * x.cluster_n, np.round(costs, 3))):
+    for place in np.lexsort((-x.tile_n, x.cluster_m * x.cluster_n, costs)):
         at = {field.name: int(getattr(x, field.name)[place]) for field in fields(x)}
         config = base.replace(
             schedule_kind="pingpong" if at["pingpong"] else "cooperative",

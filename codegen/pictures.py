@@ -74,6 +74,12 @@ def _spell(block: Sequence[int]) -> str:
     return "(" + ",".join(map(str, block)) + ")"
 
 
+def _wanted(barrier: BarrierRecord, parity: int | None) -> str:
+    if parity is not None:
+        return f"parity {parity} of "
+    return "" if barrier.kind == "memory" else "its turn of "
+
+
 def _ring(name: str) -> str:
     return name.partition("[")[0]
 
@@ -128,7 +134,7 @@ def deadlock_picture(
     for record in mine:
         name = _short(record.threads.who, several)
         wanted = [
-            f"waits for {'its turn' if parity is None else f'parity {parity}'} of {_name(barrier, derivation, several)}"
+            f"waits for {_wanted(barrier, parity)}{_name(barrier, derivation, several)}"
             for barrier, parity in record.on
         ] or [f"waits for {record.text}"]
         threads.append(Node(name, (*wanted, f"at {record.place}")))

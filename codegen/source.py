@@ -156,7 +156,9 @@ def _step_source(step: Step) -> str:
 
 
 def _constant(constant: Constant) -> str:
-    value = f"{constant.value:#018x}ull" if constant.hexadecimal else str(constant.value)
+    value = str(constant.value)
+    if constant.hexadecimal:
+        value = f"{constant.value:#018x}ull" if constant.type == "uint64" else f"{constant.value:#010x}u"
     return f"constexpr {constant.type} {constant.name} = {value};"
 
 

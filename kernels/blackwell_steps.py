@@ -160,7 +160,7 @@ def _tensor_memory_step(derivation: Derivation) -> Step:
         ),
         constants=(
             Constant("int", "TMEM_COLUMNS", derivation.plan.columns),
-            Constant("uint32", "INSTRUCTION_DESCRIPTOR", word),
+            Constant("uint32", "INSTRUCTION_DESCRIPTOR", word, hexadecimal=True),
         ),
         functions=(AddressFunction("accumulator_offset", ("accumulator",), derivation.accumulator_offsets, "columns"),),
     )

@@ -91,9 +91,10 @@ class RungSpec:
 
 _WARP_SPECIALISED = {"threads": 256, "stages": 5}
 _TWO_CONSUMERS = {"tile_n": 256, "threads": 384, "stages": 4, "consumers": 2, "registers": (24, 240)}
-_PERSISTENT = {**_TWO_CONSUMERS, "persistent": True, "order": "grouped", "group_m": 8}
-# A cluster takes two tiles above one another, so that groups of four of its rows are as high as before.
-_CLUSTER = {**_PERSISTENT, "group_m": 4, "cluster_m": 2}
+# 132 tiles of 128 x 256 in groups of 16 rows cover about 2048 x 2112 of D: nearly a square, which needs the fewest panels.
+_PERSISTENT = {**_TWO_CONSUMERS, "persistent": True, "order": "grouped", "group_m": 16}
+# A cluster takes two tiles above one another, so that groups of eight of its rows are as high as before.
+_CLUSTER = {**_PERSISTENT, "group_m": 8, "cluster_m": 2}
 _STAGED = {**_CLUSTER, "arguments": ARGUMENTS_STAGED, "staging_buffers": 2}
 
 RUNGS: tuple[RungSpec, ...] = (
@@ -140,7 +141,7 @@ RUNGS: tuple[RungSpec, ...] = (
     RungSpec(
         number="4",
         title="warp specialisation",
-        idea="a producer fills a ring of slots while a consumer multiplies; full and empty barriers between them",
+        idea="a producer fills a ring of slots while a consumer multiplies, the next batch issued before the last is awaited; full and empty barriers between them",
         published=543 / 771,
         file="rung_04.cuh",
         **_WARP_SPECIALISED,  # type: ignore[arg-type]
@@ -180,7 +181,7 @@ RUNGS: tuple[RungSpec, ...] = (
     RungSpec(
         number="9",
         title="fewer instructions",
-        idea="descriptors advanced by additions, no modulo, no zeroing, the next batch issued before the last is awaited",
+        idea="descriptors made once and advanced by additions, no modulo, no zeroing of the sums",
         published=743 / 771,
         file="rung_09.cuh",
         **_CLUSTER,  # type: ignore[arg-type]

@@ -141,25 +141,39 @@ def tune(
         _dry_run(problems, wanted, as_json)
         return
     _require_gpu(wanted, as_json)
+    from stridewright.codegen import compile_pool
+    from stridewright.codegen import tune as tuner
+
     results: list[tuple[str, TuneResult]] = []
     failed: list[dict[str, str]] = []
     interrupted = False
-    for name, problem in problems:
-        title = f"{name} {problem.m}x{problem.n}x{problem.k}".strip()
-        try:
-            results.append((title, _tune_one(title, problem, seconds, most, wanted, anew, as_json)))
-        except KeyboardInterrupt:
-            interrupted = True
-            break
-        except (RuntimeError, ValueError) as error:
-            failed.append({"shape": title, "error": str(error)})
-            typer.echo(f"error: {title}: {error}", err=True)
-            if type(error).__name__ == "DeviceLostError":
-                break  # every other shape would fail as well
-        if table is not None:
-            _write_table(table, [result for _, result in results])
-        if not as_json and len(results) and results[-1][0] == title:
-            _print_result(title, results[-1][1])
+    with compile_pool.CompilePool() as compiler:
+        for name, problem in problems:
+            title = f"{name} {problem.m}x{problem.n}x{problem.k}".strip()
+            try:
+                with tuning_bar(not as_json, title) as report:
+                    found = tuner.tune(
+                        problem,
+                        seconds=seconds,
+                        most=most,
+                        arch=wanted,
+                        progress=report,
+                        resume=not anew,
+                        compiler=compiler,
+                    )
+                results.append((title, found))
+            except KeyboardInterrupt:
+                interrupted = True
+                break
+            except (RuntimeError, ValueError) as error:
+                failed.append({"shape": title, "error": str(error)})
+                typer.echo(f"error: {title}: {error}", err=True)
+                if type(error).__name__ == "DeviceLostError":
+                    break  # every other shape would fail as well
+            if not as_json and len(results) and results[-1][0] == title:
+                _print_result(title, results[-1][1])
+    if table is not None:
+        _write_table(table, [result for _, result in results])
     if as_json:
         print_json({"results": [_report(*one) for one in results], "failed": failed, "interrupted": interrupted})
     if interrupted:
@@ -205,15 +219,6 @@ def _require_gpu(arch: str, as_json: bool) -> None:
     usable, reason = gpu_available(arch)
     if not usable:
         fail(f"no GPU to tune {arch} on: {reason}. --dry-run lists what would be measured", as_json)
-
-
-def _tune_one(
-    title: str, problem: Problem, seconds: float, most: int | None, arch: str, anew: bool, quiet: bool
-) -> TuneResult:
-    from stridewright.codegen import tune as tuner
-
-    with tuning_bar(not quiet, title) as report:
-        return tuner.tune(problem, seconds=seconds, most=most, arch=arch, progress=report, resume=not anew)
 
 
 def _print_result(title: str, result: TuneResult) -> None:

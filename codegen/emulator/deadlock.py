@@ -97,6 +97,9 @@ def _waited_on(g: Gang) -> tuple[tuple[BarrierRecord, int | None], ...]:
         late = sum(bool((cta.alive & (cta.cluster_token < waiting.phase)).any()) for cta in waiting.ctas)
         first, size = waiting.ctas[0].ctaid, len(waiting.ctas)
         return ((BarrierRecord("cluster", first, 0, waiting.phase, late, size), None),)
+    polled = waiting if waiting is not None or g.poll is None else g.poll[1]
+    if isinstance(polled, Polling):
+        return ((BarrierRecord("memory", g.cta.ctaid, polled.span()[0], 0, 0, 0), None),)
     return ()
 
 

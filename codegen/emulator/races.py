@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .lane_order import LaneOrder
 from .report import Access, Race
 from .shadow import Actor, Conflict, Shadow
 
@@ -68,6 +69,7 @@ class ClusterRaces:
         self.clocks[np.arange(count), 0, np.arange(count)] = 1
         self.shadows: dict[int, Shadow] = {}
         self.fenced_inits: list[Barrier] = []
+        self.lane_order = LaneOrder() if launch.strict else None
         self.remote: dict[int, dict[tuple[int, int], tuple[int, int]]] = {}
         """By rank of a block: accesses of other blocks to its shared memory, (clock row, instruction) -> (epoch, cluster phase)."""
         self.issued: dict[tuple[int, int], tuple[int, int]] = {}
@@ -152,6 +154,8 @@ class ClusterRaces:
                 mask = None if m is None else m[part]
                 access = shadow.write_lanes if write else shadow.read_lanes
                 found = access(actor, address[part], size, g.at, mask)
+                if write and self.lane_order is not None:
+                    self.lane_order.wrote(row, cta.rank, address[part], size, mask, g.at)
             if unchanged:
                 found = [one for one in found if one.kind != "write after write"]
             elif alike:
@@ -163,7 +167,27 @@ class ClusterRaces:
         """Atomics do not race with each other; what they are ordered with is not checked."""
 
     def warp_sync(self, g: Gang, m: Any) -> None:
-        """A warp is one agent: its threads are ordered already."""
+        """A warp is one agent: its threads are ordered already, but for operations that one of them issues."""
+        self._synchronised(self.rows(g, m))
+
+    def _synchronised(self, rows: Sequence[int]) -> None:
+        if self.lane_order is not None:
+            for row in rows:
+                self.lane_order.synchronised(row)
+
+    def check_lanes(self, g: Gang, lane: int, cta: Cta, ranges: Any) -> None:
+        """A thread lets something asynchronous read shared memory: what other lanes of its warp stored there must be ordered before."""
+        if self.lane_order is None:
+            return
+        row = self._row(g, lane)
+        at = self.lane_order.unsynced(row, (g.base + lane) % 32, cta.rank, ranges)
+        if at is not None:
+            places, instructions = self.launch.program.places, self.launch.program.instructions
+            who = self.agents[row][1]
+            first = Access(f"other lanes of {who}", instructions[at].opcode, str(places[at]))
+            second = Access(f"thread {g.base + lane} of {who}", instructions[g.at].opcode, str(places[g.at]))
+            missing = "bar.warp.sync (__syncwarp) or a barrier between the lanes' stores and what one of them issues"
+            self.launch.checks.report(Race("read after write", first, second, cta.ctaid, int(ranges[0][0]), missing))
 
     def bulk_load(
         self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier, generic: bool = False
@@ -212,6 +236,7 @@ class ClusterRaces:
         found = _read(self._shadow(cta), Actor(groups.agent, groups.groups + 1, self.clocks[row, 1]), ranges, g.at)
         if found:
             self._report(found, cta, row)
+        self.check_lanes(g, lane, cta, ranges)
 
     def bulk_wait(self, g: Gang, lane: int, groups: BulkGroups) -> None:
         """Groups have read their source, and those that were waited for without .read have written."""
@@ -383,6 +408,7 @@ class ClusterRaces:
             self._check_init(barrier, row, g, False)
             if acquire:
                 self.acquire(row, barrier.done_clock)
+        self._synchronised(self.rows(g, m))
 
     def named_arrive(self, g: Gang, barrier: NamedBarrier) -> None:
         """bar.sync and bar.arrive. Each arrival must come after all arrivals of the barrier's last turn, else turns may mix."""
@@ -415,6 +441,7 @@ class ClusterRaces:
         for g in barrier.waiters:
             for row in self.rows(g, g.mask):
                 self.acquire(row, barrier.clock)
+            self._synchronised(self.rows(g, g.mask))
 
     def cluster_arrive(self, g: Gang, release: bool) -> None:
         """barrier.cluster.arrive."""
@@ -429,6 +456,7 @@ class ClusterRaces:
             self.acquire(row, self.cluster.done_clock)
             for barrier in self.fenced_inits:
                 barrier.known.add(row)
+        self._synchronised(self.rows(g, g.mask))
 
     # -- reports -----------------------------------------------------------------------------------------------------------------
 

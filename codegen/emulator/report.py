@@ -22,7 +22,7 @@ class Race:
     """Two accesses that nothing orders, or a rule of asynchronous work that was broken.
 
     `kind`: "write after write", "read after write", "write after read", or a rule's name. `address`: the first address in question, of `space`: "shared"
-    (as its block sees it) or "global". `missing`: the fence or wait that would order them. `count`: how often it was seen.
+    (as its block sees it), "global" or "tensor" (lane << 16 | column; of 16 lanes the first). `missing`: the fence or wait that would order them. `count`: how often it was seen.
     `where`: what stands at the address, where the kernel's layouts are known.
     """
 
@@ -36,9 +36,14 @@ class Race:
     space: str = "shared"
     where: str = ""
 
+    def _at(self) -> str:
+        if self.space == "tensor":
+            return f"lane {self.address >> 16}, column {self.address & 0xFFFF} of the tensor memory"
+        return f"{self.space} address {self.address:#x}"
+
     def __str__(self) -> str:
         return (
-            f"{self.kind} at {self.space} address {self.address:#x}{f' ({self.where})' if self.where else ''} of block {self.block}: {self.second.operation} by {self.second.agent} at "
+            f"{self.kind} at {self._at()}{f' ({self.where})' if self.where else ''} of block {self.block}: {self.second.operation} by {self.second.agent} at "
             f"{self.second.place} is not ordered after {self.first.operation} by {self.first.agent} at {self.first.place}; "
             f"missing: {self.missing}"
         )

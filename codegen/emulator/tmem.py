@@ -148,8 +148,9 @@ allocated; this block owns columns 0..63 (allocated at k.cu:3)
         return free[0] if pick is None else pick(free)
 
     def take(self, column: int, columns: int, cta_group: int, where: object) -> None:
-        """Makes columns this block's; what they hold is undefined."""
+        """Makes columns this block's; what they hold is undefined, here NaNs."""
         self.owned[column : column + columns] = True
+        self.words[:, column : column + columns] = 0x7FC0_7FC0
         self.written[:, column : column + columns] = False
         self.allocations[column] = Allocation(column, columns, cta_group, where)
 

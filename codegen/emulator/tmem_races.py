@@ -14,6 +14,7 @@ shift -> cp.4x256b; mma -> shift; all three -> commit; ld -> wait::ld; st -> wai
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -225,6 +226,7 @@ class TensorRaces:
                 self.report(found, cta, one.row)
         for cta, chunks in shared:
             actor = Actor(agent, epoch, self.races.clocks[one.row, 1])
+            self.races.check_lanes(g, lane, cta, _ranges(chunks, cta.shared.base))
             found = self.races._shadow(cta).read_chunks(actor, chunks, g.at)
             if found:
                 self.report(found, cta, one.row, shared=True)
@@ -320,6 +322,19 @@ class TensorRaces:
                 "shift -> mma, mma -> shift and shift -> cp.4x256b are pipelined"
             )
         return "tcgen05.commit after the operation, by the thread that issued it, and a wait for its mbarrier"
+
+
+@functools.lru_cache(maxsize=4096)
+def _runs(chunks: bytes, base: int) -> tuple[tuple[int, int], ...]:
+    numbers = np.frombuffer(chunks, np.intp)
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    firsts, lasts = numbers[np.r_[0, breaks + 1]], numbers[np.r_[breaks, numbers.size - 1]] + 1
+    return tuple((base + 16 * int(low), base + 16 * int(high)) for low, high in zip(firsts, lasts, strict=True))
+
+
+def _ranges(chunks: Any, base: int) -> tuple[tuple[int, int], ...]:
+    """Addresses of 16-byte chunks, given by ascending numbers."""
+    return _runs(chunks.tobytes(), base)
 
 
 def _only(g: Gang, lane: int) -> Any:

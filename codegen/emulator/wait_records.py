@@ -24,10 +24,10 @@ class Party:
 
 @dataclass(frozen=True)
 class BarrierRecord:
-    """A barrier at the moment of the deadlock.
+    """A barrier at the moment of the deadlock, or memory that is polled.
 
-    `kind`: "mbarrier", "named" or "cluster"; `block`: whose shared memory it lies in (the cluster's first block for the last); `number`: its shared
-    address, or its number; `phase`: completed phases so far; `pending` of `expected` arrivals are missing (threads for a named barrier, blocks for a
+    `kind`: "mbarrier", "named", "cluster" or "memory"; `block`: whose shared memory it lies in (the cluster's first block for the last); `number`: its shared
+    address, its number, or the address that is polled; `phase`: completed phases so far; `pending` of `expected` arrivals are missing (threads for a named barrier, blocks for a
     cluster's), and `bytes_due` bytes. `arrived`: who has lately arrived or copied; `history`: the last operations.
 
     >>> barrier = BarrierRecord("mbarrier", (0, 0, 0), 0x400, 1, 0, 1, 16)
@@ -50,11 +50,15 @@ class BarrierRecord:
         """The barrier in words."""
         if self.kind == "mbarrier":
             return f"mbarrier {self.number:#x}"
+        if self.kind == "memory":
+            return f"memory at {self.number:#x}"
         return f"named barrier {self.number}" if self.kind == "named" else "cluster barrier"
 
     @property
     def lacks(self) -> str:
         """What it still waits for, in words."""
+        if self.kind == "memory":
+            return "a store of another value"
         units = {"mbarrier": "arrivals", "named": "threads", "cluster": "blocks"}[self.kind]
         parts = [f"{self.pending} of {self.expected} {units}"] if self.pending else []
         parts += [f"{self.bytes_due} bytes"] if self.bytes_due else []

@@ -45,10 +45,7 @@ struct PartialSums {
             }
         }
         named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);    // all of this CTA's sums are written
-        if (consumer == 0 && threadIdx.x % 128 == 0) {
-            fence_gpu();
-            global_count(counter(work.block));
-        }
+        if (consumer == 0 && threadIdx.x % 128 == 0) global_count(counter(work.block));    // releases them, whoever wrote them
     }
 
     // Adds up this CTA's part of each of the tiles that its share cut, and stores it.
@@ -99,7 +96,6 @@ struct PartialSums {
         named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
         // The last to leave sets the counters back for the next launch.
         if (consumer == 0 && threadIdx.x % 128 == 0) {
-            fence_gpu();
             uint32 *const came = counter(block);
             if (global_count(came + 1) == count - 1) {
                 came[0] = 0;

@@ -91,10 +91,7 @@ DEVICE void dependency_allow() { asm volatile("griddepcontrol.launch_dependents;
 
 // ---- between CTAs, through global memory --------------------------------------------------------------------------
 
-// Orders what this CTA has written before, and knows of others' writes, for the whole GPU.
-DEVICE void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-
-// Adds one to a counter and returns what it was.
+// Adds one to a counter and returns what it was. What this thread wrote before, or knows of, can be read by whoever sees the new count, and the other way round.
 DEVICE uint32 global_count(uint32 *counter) {
     uint32 before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(reinterpret_cast<uint64>(counter)) : "memory");

@@ -98,13 +98,13 @@ def ratio_chart(
         if one.mark is not None:
             x = left + one.mark * scale
             with canvas.group("", f"{one.label}: {one.mark:.3f}, {mark}"):
-                canvas.line(x, y - len(one.bars) * _BAR - 2, x, y + 2, "mark")
+                canvas.line(x, y - len(one.bars) * _BAR - 2, x, y + 2, "panel")
         y += _GAP
     canvas.line(left, above - 6, left, above + height, "line")
     canvas.line(left + scale, above - 6, left + scale, above + height, "dashed")
     y = canvas.height + 10
     y = canvas.legend(0, y, [(group(number), name) for number, name in enumerate(series)], limit=left + _WIDTH)
-    strokes = [("dashed", f"1.0: {reference}")] + ([("mark", mark)] if mark else [])
+    strokes = [("dashed", f"1.0: {reference}")] + ([("panel", mark)] if mark else [])
     for kind, meaning in strokes:
         canvas.line(0, y + 7, 13, y + 7, kind)
         canvas.text(19, y + 10.5, meaning, 11, "faint")

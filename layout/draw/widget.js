@@ -21,7 +21,9 @@ function element(tag, attributes = {}, text = "") {
 }
 
 function render({ model, el }) {
-  const root = element("div", { class: "sw-explorer" });
+  // JupyterLab would take the arrow keys for itself.
+  const root = element("div", { class: "sw-explorer", "data-lm-suppress-shortcuts": "true" });
+  root.addEventListener("keydown", (event) => event.stopPropagation());
   const controls = element("div", { class: "sw-controls" });
   const inputs = {};
   const outputs = {};

@@ -47,10 +47,11 @@ def test_every_rung_is_right_in_any_order_of_completion(number: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 20, 5))
 @pytest.mark.parametrize("number", RUNGS)
-def test_every_rung_is_right_under_20_orders(number: int) -> None:
+def test_every_rung_is_right_under_20_orders(number: int, first: int) -> None:
     stages = rungs()[number].config.pipeline.stages
-    for seed, shape in itertools.product(range(20), [(400, 264, 456), (300, 520, 64 * (2 * stages + 1))]):
+    for seed, shape in itertools.product(range(first, first + 5), [(400, 264, 456), (300, 520, 64 * (2 * stages + 1))]):
         assert_right(rung(number, shape), seed)
 
 

@@ -57,7 +57,7 @@ def test_the_whole_ladder_is_right_on_the_default_shape() -> None:
     ("old", "new", "words"),
     [
         ("A_SLOT_BYTES + B_SLOT_BYTES);", "A_SLOT_BYTES + B_SLOT_BYTES + 16);", "FAULT"),
-        ("row + accumulator_row(thread, value)", "row + 1 + accumulator_row(thread, value)", "WRONG"),
+        ("chunk_row = row + accumulator_row", "chunk_row = row + 1 + accumulator_row", "WRONG"),
         ("        wgmma_wait<0>();\n", "", "race"),
     ],
     ids=["deadlock", "wrong", "race"],

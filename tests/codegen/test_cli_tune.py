@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from stridewright.codegen import compile_pool
 from stridewright.codegen import tune as tune_module
 from stridewright.codegen.build import build
 from stridewright.codegen.cli import app
@@ -25,8 +27,15 @@ SIZES = ("512", "512", "512")
 PROBLEM = Problem(m=512, n=512, k=512)
 
 
+def lot(config: GemmConfig) -> int:
+    """From 0 to 4, the same for the same configuration."""
+    return zlib.crc32(config.name.encode()) % 5
+
+
 class Formula:
-    """A card that is as fast as the model says and wrong for narrow tiles; it interrupts after ``most`` kernels."""
+    """A card that is as fast as the model says, and wrong for every fifth configuration; it interrupts after ``most``
+    kernels.
+    """
 
     device = TuningDevice("Formula 2", "2.0", "sm_90a", 132)
     most = 10**9
@@ -44,7 +53,7 @@ class Formula:
         return runner
 
     def check(self) -> str:
-        return "5 elements of D are NaN" if self.config.tile.n < 32 else ""
+        return "5 elements of D are NaN" if lot(self.config) == 0 else ""
 
     def screen_us(self, expected_us: float) -> float:
         return expected_us
@@ -59,7 +68,7 @@ class Formula:
 class AtOnce:
     def submit(self, config: GemmConfig, priority: int = 0) -> Future[Compiled]:
         future: Future[Compiled] = Future()
-        future.set_result(Compiled(0.1, 168, "8 bytes spill stores" if config.schedule.consumers == 3 else ""))
+        future.set_result(Compiled(0.1, 168, "8 bytes spill stores" if lot(config) == 1 else ""))
         return future
 
 
@@ -71,7 +80,7 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Formula]:
         pass
 
     monkeypatch.setattr(tune_module, "GpuBench", Card)
-    monkeypatch.setattr(tune_module, "CompilePool", lambda: contextlib.nullcontext(AtOnce()))
+    monkeypatch.setattr(compile_pool, "CompilePool", lambda: contextlib.nullcontext(AtOnce()))
     monkeypatch.setattr("stridewright.codegen.launch.gpu_available", lambda arch=None: (True, "a formula"))
     return Card
 

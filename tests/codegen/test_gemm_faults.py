@@ -22,14 +22,14 @@ def planted(old: str, new: str, count: int = 1, **parameters: object) -> Gemm:
     return gemm
 
 
-def verdict(gemm: Gemm, seeds: int = 3) -> str:
+def verdict(gemm: Gemm, seeds: int = 3, sms: int = 2) -> str:
     """What the emulator makes of this kernel: "pass", or what it found first, over a few legal orders of completion."""
     random = np.random.default_rng(0)
     a, b = (random.integers(-4, 5, (rows, gemm.k)).astype(ml_dtypes.bfloat16) for rows in (gemm.m, gemm.n))
     exact = (a.astype(np.float64) @ b.astype(np.float64).T).astype(ml_dtypes.bfloat16)
     for seed in range(seeds):
         try:
-            emulation = gemm.emulate(a, b, seed=seed, sms=2)
+            emulation = gemm.emulate(a, b, seed=seed, sms=sms)
         except DeadlockError as error:
             return f"deadlock: {error}"
         except EmulationError as error:
@@ -190,3 +190,47 @@ def test_leaving_while_a_peer_still_writes_is_found() -> None:
 def test_storing_swapped_panels_without_transposing_is_a_wrong_value() -> None:
     gemm = planted(".x4.trans.shared", ".x4.shared", swap=True, tile_m=64, tile_n=32, consumers=1)
     assert verdict(gemm) == "wrong value"
+
+
+# ---- tiles whose K is shared: each of the four among two CTAs ------------------------------------------------------------
+
+WAIT = "if (consumer == 0 && threadIdx.x % 128 == 0) global_wait(counter(block), count);"
+WRITTEN = (
+    "        named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);    // all of this CTA's sums are written\n"
+)
+
+
+@pytest.mark.parametrize("parameters", [{"reduce": "ordered"}, {"reduce": "atomic"}, {"cluster_n": 2}], ids=str)
+def test_the_split_kernel_itself_is_right(parameters: dict[str, object]) -> None:
+    gemm = planted("SPLIT = 1;", "SPLIT = true;", split_kind="split", parts=2, **parameters)
+    assert verdict(gemm, seeds=3, sms=8) == "pass"
+
+
+@pytest.mark.parametrize("reduce", ["ordered", pytest.param("atomic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        (WAIT, "", ("race", "wrong")),
+        (WAIT, WAIT.replace("count)", "count - 1)"), ("race", "wrong")),
+        (WAIT, WAIT.replace("count)", "count + 1)"), ("deadlock",)),
+        (WRITTEN, "", ("race", "wrong")),
+        ("ld.acquire.gpu.global.u32", "ld.relaxed.gpu.global.u32", ("race",)),
+        ("atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32", ("race",)),
+        ("part == 0)[fragment]", "part != 0)[fragment]", ("wrong", "race", "error")),
+        ("(cluster - first) * CONSUMER_THREADS + thread", "thread", ("wrong", "race")),
+    ],
+    ids=[
+        "no wait",
+        "one too few",
+        "one too many",
+        "counted too early",
+        "no acquire",
+        "no release",
+        "wrong place",
+        "same part",
+    ],
+)
+def test_a_fault_of_the_hand_over_is_found(old: str, new: str, seen: tuple[str, ...], reduce: str) -> None:
+    if "part == 0" in old and reduce == "atomic":
+        pytest.skip("sums that are added in place have one place")
+    assert verdict(planted(old, new, split_kind="split", parts=2, reduce=reduce), seeds=3, sms=8).startswith(seen)

@@ -78,7 +78,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "multiplying before the slot is full": ("        ring.wait_full(slot);\n", ""),
     },
     "5": {
-        "a slot given back before the multiplies have read it": ("        wgmma_wait<0>();\n        ring.release(slot);", "        ring.release(slot);\n        wgmma_wait<0>();"),
+        "a slot given back before the multiplies have read it": ("            wgmma_wait<1>();    // the", "            // the"),
         "refilling without waiting": ("        ring.wait_empty(slot);\n", ""),
         "both consumers multiply the same rows": ("consumer * M_BLOCKS", "0 * M_BLOCKS"),
     },
@@ -115,7 +115,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "12": {
         "another number of bytes expected": ("A_SLOT_BYTES + B_SLOT_BYTES)", "A_SLOT_BYTES + B_SLOT_BYTES + 16)"),
-        "no fence between stmatrix and the copy engine": ("            fence_async_proxy();\n", ""),
+        "no fence between stmatrix and the copy engine": ("fence_async_proxy();\n", "\n"),
     },
 }  # fmt: skip
 

@@ -281,3 +281,14 @@ def test_blackwell_s_roles_and_barriers_have_names_too() -> None:
     assert "(producer)" in text
     assert "accumulator full[0]" in text
     assert "0x" not in text
+
+
+FLAG = """extern "C" __global__ void k(volatile int *flag) { while (*flag == 0) { } }"""
+
+
+def test_memory_that_is_polled_for_ever_is_drawn_too() -> None:
+    with pytest.raises(DeadlockError) as caught:
+        emulate_ptx(build(FLAG, strict=False).ptx, "k", 1, 32, [np.zeros(1, np.int32)])
+    text = deadlock_picture(caught.value).text()
+    assert "memory at 0x" in text
+    assert "lacks a store of another value" in text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stridewright import Gemm
-from stridewright.codegen.select import candidates, modelled_columns, resident_ctas, select
+from stridewright.codegen.model import features, modelled_us
+from stridewright.codegen.select import many_turns, modelled_columns, ranked, resident_ctas, select
 from stridewright.kernels.config import Problem
 
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 300_000))
@@ -21,13 +22,28 @@ def test_every_shape_gets_a_valid_configuration(m: int, n: int, k: int) -> None:
 
 
 @given(sizes, sizes, st.sampled_from([64, 4096]))
+@settings(max_examples=30, deadline=None)
 def test_the_choice_has_the_least_modelled_cost(m: int, n: int, k: int) -> None:
     problem = Problem(m=m, n=n, k=k)
-    best = modelled_columns(select(problem))
-    assert all(best <= modelled_columns(candidate) for candidate in candidates(problem))
+    costs = [cost for cost, _ in ranked(problem, most=20)]
+    assert costs == sorted(costs)
+    assert ranked(problem, most=20)[0][1] == select(problem)
+    configs = [config for _, config in ranked(problem, most=20)]
+    assert len(set(configs)) == len(configs)
+    if many_turns(m, n):
+        assert costs == [modelled_columns(config) for config in configs]
+    else:
+        assert costs == pytest.approx(modelled_us(features(configs)).tolist())
 
 
-@pytest.mark.parametrize(("m", "swapped"), [(1, True), (16, True), (96, True), (128, False), (4096, False)])
+def test_few_tiles_and_much_k_are_split_in_an_order_that_is_always_the_same() -> None:
+    split = select(Problem(m=256, n=256, k=65536)).split
+    assert (split.kind, split.reduce) == ("split", "ordered")
+    assert split.parts > 8
+    assert select(Problem(m=8192, n=8192, k=65536)).split.kind == "none"
+
+
+@pytest.mark.parametrize(("m", "swapped"), [(1, True), (8, True), (32, True), (4096, False)])
 def test_few_rows_of_a_swap_the_operands(m: int, swapped: bool) -> None:
     assert select(Problem(m=m, n=8192, k=4096)).schedule.swap is swapped
 

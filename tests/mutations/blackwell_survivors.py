@@ -18,6 +18,8 @@ EQUIVALENT: dict[str, str] = {
     "*/source/*slots are not drained*": _DRAIN,
     "static/ptx/drop mbarrier.try_wait #[89]": _DRAIN,
     "static/ptx/drop mbarrier.try_wait #10": _DRAIN,
+    "pair/ptx/drop mbarrier.try_wait #9": _DRAIN,
+    "pair/ptx/drop mbarrier.try_wait #1[01]": _DRAIN,
     "*/ptx/twice tcgen05.mma #1": (
         "The first multiply of a tile does not add to what was there, so that done twice it leaves the same."
     ),

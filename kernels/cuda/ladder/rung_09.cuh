@@ -1,8 +1,7 @@
 // Rung 9: fewer instructions between the multiplies.
 //
-// Descriptors are made once and advanced by additions; slot and parity are counted along instead of divided for; a tile's first multiply overwrites
-// the sums, so that they need not be set to zero; and the multiplies of a slot are issued before those of the slot before are awaited, so that the
-// tensor cores always have a batch waiting.
+// Descriptors are made once and advanced by additions; slot and parity are counted along instead of divided for; and a tile's first multiply
+// overwrites the sums, so that they need not be set to zero.
 #pragma once
 #include "ladder/direct_store.cuh"
 #include "ladder/instructions.cuh"

@@ -1,8 +1,7 @@
 // Rung 10: asynchronous stores.
 //
 // A consumer no longer waits for its results to reach memory. It writes them, rounded and without bank conflicts, to panels in shared memory, asks
-// the copy engine to store these, and goes on with the next tile. The copy engine also writes whole lines, where the threads' own stores came in
-// pieces of 16 bytes. Rows that it cannot store (N no multiple of 8) leave as before.
+// the copy engine to store these, and goes on with the next tile. Rows that the copy engine cannot store (N no multiple of 8) leave as before.
 #pragma once
 #include "ladder/direct_store.cuh"
 #include "ladder/instructions.cuh"

@@ -6,10 +6,20 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from stridewright.codegen.emulator import EmulationResult, TensorMapArgument
+from stridewright.codegen.emulator import EmulationResult, TensorMapArgument, emulate_ptx
 from stridewright.layout.hardware import TensorMap
 
-from .tcgen05_pieces import PAIR, PAIR_PARTS, PIPELINE, PIPELINE_PARTS, TEXTBOOK, TEXTBOOK_PARTS, filled, run_blackwell
+from .tcgen05_pieces import (
+    PAIR,
+    PAIR_PARTS,
+    PIPELINE,
+    PIPELINE_PARTS,
+    TEXTBOOK,
+    TEXTBOOK_PARTS,
+    compile_blackwell,
+    filled,
+    run_blackwell,
+)
 
 SEEDS = range(6)
 
@@ -112,3 +122,13 @@ def test_a_swizzle_counts_from_absolute_addresses() -> None:
     assert not run_textbook(TILE="tile_a + 256")[0]
     assert run_textbook(TILE="tile_a + 64", BASE="1ull << 49")[0]
     assert run_textbook(TILE="tile_a + 256", BASE="4ull << 49")[0]
+
+
+@pytest.mark.parametrize("target", ["sm_103a", "sm_100f", "sm_103f", "sm_110a"])
+def test_the_other_targets_that_have_tensor_memory(target: str) -> None:
+    a, b = (np.ones((rows, 64), ml_dtypes.bfloat16) for rows in (128, 64))
+    out = np.zeros((128, 64), np.float32)
+    ptx = compile_blackwell(filled(TEXTBOOK, TEXTBOOK_PARTS), target)
+    assert f".target {target}" in ptx
+    assert emulate_ptx(ptx, "textbook", 1, 128, [a, b, out]).races == ()
+    assert (out == 64).all()

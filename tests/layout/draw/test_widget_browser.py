@@ -18,6 +18,8 @@ from stridewright.layout.draw import Explorer, Track, layout_card, pipeline_time
 from stridewright.layout.draw.pipeline import Kind, TimelineBar
 from stridewright.layout.draw.widget import FOLDER, explore
 
+pytest.importorskip("anywidget", reason="the widget needs anywidget: pip install 'stridewright[notebooks]'")
+
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark"><title>widget</title><style>CSS</style></head><body><div id="here"></div>
 <script type="module">
@@ -99,7 +101,6 @@ class Driver:
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    pytest.importorskip("anywidget")
     made = chromium.new_page(viewport={"width": 1280, "height": 900})
     yield made
     made.close()
@@ -127,6 +128,15 @@ def test_moving_a_slider_changes_picture_and_numbers_to_what_python_says(page: A
     assert dict(driver.numbers())["wavefronts"] == "32"
     assert driver.shows(Explorer(bits=0))
     assert driver.faults == []
+
+
+def test_keys_move_a_slider_where_the_page_takes_them_for_itself(page: Any) -> None:
+    """JupyterLab does so with the arrow keys (4.6, in command mode)."""
+    driver = Driver(page)
+    page.evaluate("document.addEventListener('keydown', (event) => event.preventDefault())")
+    driver.field("bits").press("ArrowLeft")
+    page.wait_for_function("Number(document.querySelector('.sw-explorer').dataset.serial) > 0")
+    assert driver.shows(Explorer(bits=2))
 
 
 @pytest.mark.parametrize(
