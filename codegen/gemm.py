@@ -361,6 +361,11 @@ class Gemm:
         given = self.config if self.configured else None
         return GeneralGemm(self.m, self.n, self.k, arch=self.config.arch, config=given)
 
+    def _refuse_epilogue(self, c: Any, bias: Any, alpha: float, beta: float) -> None:
+        """Raises ConfigError where something is to be added or scaled: for families without kernels for that."""
+        given = {"c": c, "bias": bias, "alpha": None if alpha == 1 else alpha, "beta": beta or None}
+        _refuse_beyond(given, self.config.arch)
+
     @cached_property
     def kernel(self) -> LoadedKernel:
         """The kernel, ready to launch."""
@@ -526,9 +531,9 @@ def _refuse_beyond(given: dict[str, Any], arch: str) -> None:
     found = [
         Violation(
             parameter=name,
-            value=repr(value),
-            rule=f"there is no such kernel for {arch} yet",
-            fix="arch='sm_90a' has it; elsewhere scale or add afterwards",
+            value=repr(value) if isinstance(value, str | int | float) else "given",
+            rule=f"this epilogue has no kernel for {arch} yet",
+            fix="arch='sm_90a' has it; the kernels here compute a @ b.T: scale or add afterwards",
         )
         for name, value in given.items()
         if value != neutral.get(name)

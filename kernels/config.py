@@ -379,7 +379,7 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             yield Violation(
                 parameter=operand,
                 value=repr(dtype),
-                rule=f"no kernel takes this type; there is {', '.join(formats)}",
+                rule=f"this type has no kernel; there is {', '.join(formats)}",
                 fix=hint,
             )
     yield from _mixture_violations(problem)

@@ -101,6 +101,9 @@ def make_gemm(
     """
     from stridewright.codegen.gemm import Gemm
 
+    for name, size in (("m", m), ("n", n)):
+        if size < 1:
+            raise ValueError(f"{name}={size}: must be at least 1: there is nothing to compute, and nothing to check")
     changes = parse_settings(settings)
     new = functools.partial(Gemm, m, n, k, dtype, dtype, d_dtype or dtype, arch, a_major, b_major)
     made = new()

@@ -1,7 +1,7 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 64 x 40 of D at a time; its K runs through slots of 128 elements.
 // 1 consumer warpgroup of 64 rows each, wgmma m64n40k16: 20 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (240).
+// setmaxnreg takes registers from the producer's threads (56) and gives them to the consumers' (240).
 constexpr int TILE_M = 64;
 constexpr int TILE_N = 40;
 constexpr int TILE_K = 128;
@@ -30,7 +30,7 @@ constexpr bool INTEGER = 0;
 constexpr Form FORM = FORM_ONE;
 constexpr int TURN_BARRIERS = 2;
 constexpr int PARTIAL_SUMS_BARRIER = 4;
-constexpr int PRODUCER_REGISTERS = 40;
+constexpr int PRODUCER_REGISTERS = 56;
 constexpr int CONSUMER_REGISTERS = 240;
 
 // ======== A slot of A ==============================================================================================
