@@ -86,8 +86,10 @@ class Calls:
         key_of = _KEYS.get(kind) or _key_of(a)
         if key_of is None or (type(b) is not kind and _key_of(b) is not key_of):
             return None
-        if stream is None and key_of is _torch_key and not self._in_step(a):
-            return None
+        if stream is None and key_of is _torch_key:
+            stream = self._in_step(a)
+            if stream is None:
+                return None
         if out is None:
             if not self._same_type:
                 return None
@@ -99,11 +101,12 @@ class Calls:
         kept[0](stream)
         return out
 
-    def _in_step(self, tensor: Any) -> bool:
-        """Whether PyTorch's current stream is CuPy's: what PyTorch has queued comes before the launch then. Where it is
-        not, DLPack orders the two, on the way through ``Gemm.bind``.
+    def _in_step(self, tensor: Any) -> int | None:
+        """CuPy's current stream where it is PyTorch's too: what PyTorch has queued comes before the launch then. None
+        where it is not: DLPack orders the two, on the way through ``Gemm.bind``.
         """
-        return bool(_raw_stream()(tensor.get_device()) == self._current_stream().ptr)
+        address = int(self._current_stream().ptr)
+        return address if _raw_stream()(tensor.get_device()) == address else None
 
     def _new(self, a: Any) -> Any:
         gemm = self._gemm

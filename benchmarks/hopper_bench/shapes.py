@@ -160,7 +160,9 @@ def run(arguments: Namespace, listed: Iterable[dict[str, Any]]) -> int:
                 extra=entrants,
             )
             faulthandler.cancel_dump_traceback_later()
-            wrong += not result.passed or any(why.startswith("wrong result") for _, why in result.refused)
+            wrong += not result.passed or any(
+                why.startswith("wrong result") and not what.startswith("cublaslt") for what, why in result.refused
+            )
             results.add(shape["name"], finite({**result.record(), "seconds": time.perf_counter() - begun}))
             print(line(shape["name"], result), flush=True)
     results.finish(seconds=time.perf_counter() - start, after=device_record())
