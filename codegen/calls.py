@@ -21,21 +21,17 @@ MOST = 512
 Key = Callable[[Any, Any, Any], tuple[Any, ...]]
 
 
+# fmt: off
 # Each written out for three arrays: a loop, or a function for one array, costs half a microsecond more.
 def _cupy_key(a: Any, b: Any, d: Any) -> tuple[Any, ...]:
-    return (
-        *(a.data.ptr, a.shape, a.strides, a.dtype),
-        *(b.data.ptr, b.shape, b.strides, b.dtype),
-        *(d.data.ptr, d.shape, d.strides, d.dtype),
-    )
+    return (a.data.ptr, a.shape, a.strides, a.dtype, b.data.ptr, b.shape, b.strides, b.dtype,
+            d.data.ptr, d.shape, d.strides, d.dtype)
 
 
 def _torch_key(a: Any, b: Any, d: Any) -> tuple[Any, ...]:
-    return (
-        *(a.data_ptr(), a.shape, a.stride(), a.dtype),
-        *(b.data_ptr(), b.shape, b.stride(), b.dtype),
-        *(d.data_ptr(), d.shape, d.stride(), d.dtype),
-    )
+    return (a.data_ptr(), a.shape, a.stride(), a.dtype, b.data_ptr(), b.shape, b.stride(), b.dtype,
+            d.data_ptr(), d.shape, d.stride(), d.dtype)
+# fmt: on
 
 
 _KEYS: dict[type, Key | None] = {}
@@ -86,30 +82,31 @@ class Calls:
         """``a @ b.T`` into ``out``, or into a new array; None, and nothing done, where the arrays are not of a library
         known here or must be ordered first. Raises what ``Gemm.bind`` does.
         """
-        # The dictionary first: its own method is quicker than a function around it.
-        key_of = _KEYS.get(type(a)) or _key_of(a)
-        if key_of is None or (_KEYS.get(type(b)) or _key_of(b)) is not key_of:
+        kind = type(a)
+        key_of = _KEYS.get(kind) or _key_of(a)
+        if key_of is None or (type(b) is not kind and _key_of(b) is not key_of):
             return None
-        if stream is None and key_of is _torch_key and not self._in_step(a):
-            return None
+        if stream is None and key_of is _torch_key:
+            stream = self._in_step(a)
+            if stream is None:
+                return None
         if out is None:
             if not self._same_type:
                 return None
             out = self._new(a)
-        elif (_KEYS.get(type(out)) or _key_of(out)) is not key_of:
+        elif type(out) is not kind and _key_of(out) is not key_of:
             return None
         key = key_of(a, b, out)
-        kept = self._known.get(key)
-        if kept is None:
-            kept = self._keep(key, a, b, out)
+        kept = self._known.get(key) or self._keep(key, a, b, out)
         kept[0](stream)
         return out
 
-    def _in_step(self, tensor: Any) -> bool:
-        """Whether PyTorch's current stream is CuPy's: what PyTorch has queued comes before the launch then. Where it is
-        not, DLPack orders the two, on the way through ``Gemm.bind``.
+    def _in_step(self, tensor: Any) -> int | None:
+        """CuPy's current stream where it is PyTorch's too: what PyTorch has queued comes before the launch then. None
+        where it is not: DLPack orders the two, on the way through ``Gemm.bind``.
         """
-        return bool(_raw_stream()(tensor.get_device()) == self._current_stream().ptr)
+        address = int(self._current_stream().ptr)
+        return address if _raw_stream()(tensor.get_device()) == address else None
 
     def _new(self, a: Any) -> Any:
         gemm = self._gemm

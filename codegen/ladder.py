@@ -316,9 +316,11 @@ class Rung:
         strict: bool = True,
         numerics: str = "float32",
         sms: int = SMS,
+        timeline: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> GemmEmulation:
-        """Runs this rung's PTX on the emulator; ``a`` (M, K) and ``b`` (N, K) are numpy arrays of ml_dtypes' bfloat16.
+        """Runs this rung's PTX on the emulator; ``a`` (M, K) and ``b`` (N, K) are numpy arrays of ml_dtypes' bfloat16. With
+        ``timeline`` the events are given modelled times.
 
         D starts as NaN, so an element that the kernel does not write shows. Raises OperandError, DeadlockError and
         EmulationError as ``Gemm.emulate`` does.
@@ -350,6 +352,7 @@ class Rung:
                 seed=seed,
                 strict=strict,
                 numerics=numerics,
+                timeline=timeline,
                 progress=progress,
             )
         except EmulationError as error:
@@ -359,7 +362,12 @@ class Rung:
         races = placed(self.derivation, result.races)
         result = dataclasses.replace(result, races=races)
         return GemmEmulation(
-            d=d, races=races, conflicts=result.bank_conflicts, timeline=None, seconds=seconds, result=result
+            d=d,
+            races=races,
+            conflicts=result.bank_conflicts,
+            timeline=result.timeline,
+            seconds=seconds,
+            result=result,
         )
 
 
@@ -410,10 +418,13 @@ class ProductRung(Rung):
         strict: bool = True,
         numerics: str = "float32",
         sms: int = SMS,
+        timeline: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> GemmEmulation:
         """Runs the PTX on the emulator, as ``Gemm.emulate`` does."""
-        return self.gemm.emulate(a, b, seed=seed, strict=strict, numerics=numerics, sms=sms, progress=progress)
+        return self.gemm.emulate(
+            a, b, seed=seed, strict=strict, numerics=numerics, sms=sms, timeline=timeline, progress=progress
+        )
 
 
 def _pairs(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:

@@ -73,10 +73,11 @@ class PackedLaunch:
 
     def __call__(self, stream: Any = None) -> None:
         """Launches into ``stream`` (as ``cupy_stream`` takes it; None: CuPy's current one) and returns at once."""
-        address = self._current_stream().ptr if stream is None else stream_address(stream)
-        call = self._calls.get(address)
-        if call is None:
-            call = self._call_for(address)
+        if stream is None:
+            address = self._current_stream().ptr
+        else:
+            address = stream if type(stream) is int else stream_address(stream)
+        call = self._calls.get(address) or self._call_for(address)
         status = self._launch(*call[0])
         if status:
             driver.check(status, "cuLaunchKernelEx")

@@ -45,7 +45,8 @@ __all__ = [
 
 
 def address_names(derivation: Any) -> Callable[[int], str]:
-    """What a kernel calls a shared address: the kernel's own names by its derivation (Hopper's or Blackwell's), "" for None.
+    """What a kernel calls a shared address: the kernel's own names by its derivation (of a Gemm, or of a rung of the ladder), ""
+    for None.
 
     >>> from stridewright import Gemm
     >>> gemm = Gemm(512, 512, 256)
@@ -54,6 +55,12 @@ def address_names(derivation: Any) -> Callable[[int], str]:
     """
     if derivation is None:
         return lambda address: ""
+    from stridewright.kernels.ladder import RungDerivation
+
+    if isinstance(derivation, RungDerivation):
+        from .ladder_where import describe as rung
+
+        return lambda address: rung(derivation, address)
     if derivation.config.arch.startswith("sm_10"):
         from .blackwell_where import describe as blackwell
 

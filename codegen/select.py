@@ -69,7 +69,6 @@ def candidates(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> Iterat
 
         yield from (config for _, config in best_first(problem, arch, sms, most=16))
         return
-    base = base.replace(store="direct" if n * 2 % 16 else "tma")
     for shape in _many_turns(n):
         config = _with_most_stages(base.replace(**shape), 12)
         if config is not None:
@@ -77,12 +76,13 @@ def candidates(problem: Problem, arch: str = "sm_90a", sms: int = SMS) -> Iterat
 
 
 def many_turns(m: int, n: int, sms: int = SMS) -> bool:
-    """Whether a problem is large enough for its turns to decide.
+    """Whether a problem is large enough for its turns to decide, and its results leave by TMA: plain stores cost more than
+    a turn hides.
 
-    >>> many_turns(4096, 4096), many_turns(256, 57344)
-    (True, False)
+    >>> many_turns(4096, 4096), many_turns(256, 57344), many_turns(4096, 4095)
+    (True, False, False)
     """
-    return m >= MANY_ROWS and -(-m // 128) * -(-n // 208) > sms
+    return m >= MANY_ROWS and n * 2 % 16 == 0 and -(-m // 128) * -(-n // 208) > sms
 
 
 def _many_turns(n: int) -> Iterator[dict[str, object]]:

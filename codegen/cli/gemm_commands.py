@@ -49,11 +49,20 @@ Dtype = Annotated[str, typer.Option("--dtype", help="Format of A, B and D.")]
 DtypeD = Annotated[str | None, typer.Option("--d-dtype", help="Format of D, where it differs.")]
 MajorA = Annotated[MajorName, typer.Option("--a-major", help="Contiguous dimension of A (M, K).")]
 MajorB = Annotated[MajorName, typer.Option("--b-major", help="Contiguous dimension of B (N, K).")]
-Arch = Annotated[str | None, typer.Option("--arch", help="sm_90a (Hopper); by default the GPU's, or sm_90a.")]
+Arch = Annotated[
+    str | None,
+    typer.Option("--arch", help="sm_90a (Hopper), sm_100a or sm_103a (Blackwell); by default the GPU's, or sm_90a."),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="NAME=VALUE", help="Change a parameter of the chosen configuration: tile_n=128, stages=5."
+    ),
+]
+LadderRung = Annotated[
+    int | None,
+    typer.Option(
+        "--rung", metavar="0..9", help="A kernel of the Blackwell ladder instead of the chosen one (sm_100a, sm_103a)."
     ),
 ]
 TimelineFile = Annotated[
@@ -95,9 +104,10 @@ def make_gemm(
     b_major: str,
     arch: str,
     settings: list[str] | None,
+    rung: int | None = None,
 ) -> Gemm:
     """The Gemm of these options; with ``settings`` its configuration is the chosen one with those parameters
-    changed.
+    changed. ``rung`` takes a kernel of the Blackwell ladder.
     """
     from stridewright.codegen.gemm import Gemm
 
@@ -105,9 +115,37 @@ def make_gemm(
         if size < 1:
             raise ValueError(f"{name}={size}: must be at least 1: there is nothing to compute, and nothing to check")
     changes = parse_settings(settings)
+    if rung is not None:
+        return ladder_rung(rung, (m, n, k), dtype, d_dtype, (a_major, b_major), arch, changes)
     new = functools.partial(Gemm, m, n, k, dtype, dtype, d_dtype or dtype, arch, a_major, b_major)
     made = new()
     return new(config=made.config.replace(**changes)) if changes else made
+
+
+def ladder_rung(
+    number: int,
+    sizes: tuple[int, int, int],
+    dtype: str,
+    d_dtype: str | None,
+    majors: tuple[str, str],
+    arch: str,
+    changes: dict[str, Any],
+) -> Gemm:
+    """A kernel of the Blackwell ladder. ValueError for an architecture that has none.
+
+    >>> ladder_rung(3, (64, 64, 64), "bf16", None, ("k", "k"), "sm_100a", {}).rung.title
+    'roles'
+    """
+    from stridewright.codegen.blackwell_gemm import RungGemm
+    from stridewright.kernels.blackwell_rules import ARCHITECTURES
+
+    if arch not in ARCHITECTURES:
+        raise ValueError(
+            f"--rung {number}: is of the Blackwell ladder, --arch {' or '.join(ARCHITECTURES)}; Hopper's is `stridewright ladder`"
+        )
+    if d_dtype not in (None, dtype):
+        raise ValueError(f"--d-dtype {d_dtype}: a rung's result has the operands' format, {dtype}")
+    return RungGemm(number, *sizes, dtype, arch, *majors, **changes)
 
 
 @guarded
@@ -128,6 +166,7 @@ def gemm(
     ] = Values.NORMAL,
     seed: Annotated[int, typer.Option("--seed", help="For the inputs.")] = 0,
     settings: Set = None,
+    rung: LadderRung = None,
     timeline: TimelineFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -142,7 +181,7 @@ def gemm(
         raise ValueError("--timeline: its times are modelled on the emulator; use --on emulator")
     where, reason, chosen_arch = gemm_run.choose(on.value if timeline is None else Where.EMULATOR.value, arch)
     run = gemm_run.run(
-        lambda: make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, chosen_arch, settings),
+        lambda: make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, chosen_arch, settings, rung),
         where=where,
         values=values.value,
         seed=seed,
@@ -174,9 +213,10 @@ def emit(
     ptx: Annotated[bool, typer.Option("--ptx", help="The PTX too (alone, where there is no -o).")] = False,
     cubin: Annotated[bool, typer.Option("--cubin", help="The cubin too, beside the source.")] = False,
     settings: Set = None,
+    rung: LadderRung = None,
 ) -> None:
     """Write the generated CUDA source; with --ptx and --cubin also what it compiles to."""
-    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings)
+    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung)
     if output is None:
         if cubin:
             fail("--cubin: a cubin is no text; say where it goes with -o FILE")
@@ -227,6 +267,7 @@ def explain(
     b_major: MajorB = MajorName.K,
     arch: Arch = None,
     settings: Set = None,
+    rung: LadderRung = None,
     device: Annotated[
         str, typer.Option(help="Whose speed of light is shown: A100, H100, H200, B200 or current.")
     ] = "H200",
@@ -235,7 +276,7 @@ def explain(
     """Show how every constant of a kernel follows from layouts, and what bounds the shape on a device."""
     from stridewright.codegen.speed_of_light import device_named
 
-    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings)
+    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung)
     try:
         explanation = made.explain(device_named(device))
     except ValueError as error:

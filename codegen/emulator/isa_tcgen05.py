@@ -1,4 +1,11 @@
-"""tcgen05: tensor memory and the tensor core of sm_100a (PTX ISA 9.1, section 9.7.16). What is not known is refused."""
+"""tcgen05: tensor memory and the tensor core of sm_100a (PTX ISA 9.1, section 9.7.16). Emulated, never run on hardware; what is not known is refused.
+
+Refused: tcgen05.shift and .ashift (no source at hand says which way rows move), sparse A, cp that decompresses, a collector buffer that is used, K = 96,
+block scaling of a pair with M = 128, A of 4- or 6-bit values in tensor memory, an absolute LBO, zero-column masks, ld.red, .cta_group::2 issued by the odd block.
+Assumed, for somebody with the chip to look at (tests/codegen/emulator/test_tcgen05_gpu.py compares all of tensor memory): f16 accumulators and .unpack::16b
+leave zeros in the upper halves; scale factors are the same in all four quarters of lanes; descriptors address shared memory as wgmma's were measured to;
+tcgen05.cp reads rows as a K-major operand lies; a warp that deallocates needs no tcgen05.fence; and numerics="hardware".
+"""
 
 from __future__ import annotations
 

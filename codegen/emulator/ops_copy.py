@@ -130,7 +130,7 @@ def tensor_load(
     given = (target, tensor, barrier, 0 if ranks is None else ranks, *coordinates)
     for lane, (to, at, bar, mask, *where) in each_thread(g, m, *given):
         bound = launch.tensor_map(at, g.cta)
-        position = tuple(signed(one, 32) for one in where)
+        position = bound.position(tuple(signed(one, 32) for one in where))
         ranges = _box_ranges(bound, position, to, four)
         targets = []
         for cta, address, one in _multicast(g, to, bar, None if ranks is None else mask, group):
@@ -286,7 +286,7 @@ def tensor_store(
     made: set[tuple[int, ...]] = set()
     for lane, (at, start, *where) in each_thread(g, m, tensor, source, *coordinates):
         bound = launch.tensor_map(at, g.cta)
-        position = tuple(signed(one, 32) for one in where)
+        position = bound.position(tuple(signed(one, 32) for one in where))
         ranges = _box_ranges(bound, position, start, four, store=True)
         # The chip's instruction is a warp's: lanes that name one copy do not race with each other (CuTe's kernels store with whole warps).
         key = ((g.base + lane) // 32, at, start, *where)
@@ -361,7 +361,8 @@ def bulk_wait(g: Gang, m: Any, pending: int, read: bool) -> None:
 def tensor_prefetch(g: Gang, m: Any, tensor: Value, coordinates: tuple[Value, ...], four: bool = False) -> None:
     """cp.async.bulk.prefetch.tensor."""
     for _, (at, *where) in each_thread(g, m, tensor, *coordinates):
-        bound, position = g.cta.launch.tensor_map(at, g.cta), tuple(signed(one, 32) for one in where)
+        bound = g.cta.launch.tensor_map(at, g.cta)
+        position = bound.position(tuple(signed(one, 32) for one in where))
         if four:
             tensor_gather.check(bound, position[0], position[1:], 0)
         else:

@@ -20,7 +20,7 @@ permutation of 16-byte chunks. A fault raises TensorCopyError, an access outside
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -74,6 +74,12 @@ def _landing(rows: int, row_bytes: int, pitch: int, swizzle: str, phase: int) ->
     return _Landing(index, source, ranges, int(used[-1] + 1) * CHUNK)
 
 
+def _bytes_of_pairs(tensor_map: TensorMap) -> TensorMap:
+    """The same tensor in bytes, where 4-bit elements are packed without gaps (cuda.h, CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B)."""
+    shape, box = tensor_map.shape, tensor_map.box
+    return replace(tensor_map, dtype="u8", shape=(shape[0] // 2, *shape[1:]), box=(box[0] // 2, *box[1:]))
+
+
 class BoundTensorMap:
     """A tensor map together with the array it describes: ``address`` is that of the tensor's first element.
 
@@ -94,6 +100,9 @@ class BoundTensorMap:
 
     def __init__(self, tensor_map: TensorMap, memory: GlobalMemory, address: int, inside: int | None = None) -> None:
         tensor_map.check(address % (1 << 64))  # addresses wrap: a ragged map may begin before address 0
+        self.pairs = data_type(tensor_map.dtype).tma == "16U4_ALIGN8B"
+        if self.pairs:
+            tensor_map = _bytes_of_pairs(tensor_map)
         if not swizzle_mode(tensor_map.swizzle).measured or data_type(tensor_map.dtype).packed:
             raise TensorCopyError(
                 "unknown",
@@ -125,6 +134,14 @@ class BoundTensorMap:
         self._row_end = tensor_map.shape[0] * self.unit
         self._plain = tensor_map.interleave == "none"
         self._boxes: dict[tuple[tuple[int, ...], bool], _Box] = {}
+
+    def position(self, coordinates: tuple[int, ...]) -> tuple[int, ...]:
+        """The coordinates of an instruction in elements of ``map``, which are bytes where the tensor has 4-bit elements."""
+        if not self.pairs:
+            return coordinates
+        if coordinates[0] % 2:
+            raise TensorCopyError("misaligned", f"coordinates[0]={coordinates[0]}: 4-bit elements lie two in a byte")
+        return (coordinates[0] // 2, *coordinates[1:])
 
     @property
     def inside(self) -> int:

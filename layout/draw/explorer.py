@@ -156,14 +156,22 @@ class Explorer:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element. Raises LayoutError for a type that is not offered."""
+        """Bytes of an element. Raises LayoutError for a type that is not offered.
+
+        >>> Explorer(dtype="f32").element_bytes
+        4
+        """
         if self.dtype not in DTYPES:
             raise LayoutError(f"type {self.dtype!r}: must be one of {', '.join(DTYPES)}")
         return data_type(self.dtype).bits // 8
 
     @property
     def layout(self) -> Layout:
-        """The layout without its swizzle."""
+        """The layout without its swizzle. Raises LayoutError for one that is too large or is none of memory.
+
+        >>> Explorer().layout
+        Layout((32, 64), (64, 1))
+        """
         layout = Layout.parse(f"{self.shape}:{self.stride}")
         if extent_of(layout) > _MAXIMUM_ELEMENTS:
             raise LayoutError(f"{layout} has {extent_of(layout)} elements: at most {_MAXIMUM_ELEMENTS} are looked at")
@@ -173,12 +181,20 @@ class Explorer:
 
     @property
     def swizzle(self) -> Swizzle:
-        """The swizzle, in elements."""
+        """The swizzle, in elements. Raises LayoutError for parameters that make none.
+
+        >>> Explorer().swizzle(64)
+        72
+        """
         return Swizzle(self.bits, self.base, self.shift)
 
     @property
     def access(self) -> Access:
-        """What the warp does."""
+        """What the warp does. Raises LayoutError for an instruction that is not offered.
+
+        >>> Explorer(instruction="st.b64").access.bytes
+        8
+        """
         if self.instruction not in INSTRUCTIONS:
             raise LayoutError(f"instruction {self.instruction!r}: must be one of {', '.join(INSTRUCTIONS)}")
         op, size, count = INSTRUCTIONS[self.instruction]

@@ -36,7 +36,13 @@ def joined(names: Iterable[object]) -> dict[str, object] | None:
 
 
 def add_rules(canvas: Canvas, names: Iterable[object]) -> None:
-    """Put the rules for these names into the picture. Raises LayoutError for more than ``MAXIMUM``."""
+    """Put the rules for these names into the picture. Raises LayoutError for more than ``MAXIMUM``.
+
+    >>> canvas = Canvas()
+    >>> add_rules(canvas, ["a"])
+    >>> canvas.parts[0][:34]
+    '<style>.sw:has([data-link~="a"]:ho'
+    """
     unique = list(dict.fromkeys(link_name(name) for name in names))
     if len(unique) > MAXIMUM:
         raise LayoutError(f"{len(unique)} linked things: a picture links at most {MAXIMUM}; show a part of it")

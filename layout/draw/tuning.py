@@ -144,7 +144,7 @@ def tuner_landscape(
             if picked in inside:
                 canvas.path(f"M{number(x + 5)} {number(top + 18)}h{number(width - 10)}", "under")
             if best in inside:
-                canvas.rect(x + 1, top + 1, width - 2, 20, "mark")
+                canvas.rect(x + 2.5, top + 2.5, width - 5, 17, "mark")
     y += len(rows) * 22 + 10
     steps = [
         ("h0", "best, up to 2 % more"),
@@ -259,8 +259,10 @@ class _Axes:
 
 
 def _ticks(low: float, high: float) -> list[float]:
+    """Round values of a logarithmic axis, closer together where it is short."""
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    steps = (1, 2, 5) if log10(high / low) < 3 else (1,)
+    span = log10(high / low)
+    steps = (1, 1.5, 2, 3, 4, 5, 7) if span < 1 else (1, 2, 5) if span < 3 else (1,)
     return [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
 
 

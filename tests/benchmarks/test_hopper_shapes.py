@@ -124,6 +124,27 @@ def test_tuned_is_the_fastest_of_ours_whatever_it_is_called() -> None:
     assert entry_of(ROWS[2], "tuned") is ROWS[2]["entries"][1]
 
 
+def test_a_line_says_what_untuned_loses_and_to_what() -> None:
+    from types import SimpleNamespace
+
+    from hopper_bench.shapes import line
+
+    def made(labels: tuple[str, ...], us: float, compared: bool) -> Any:
+        found = entry(list(labels), us, 1.1, 1.05, detail=f"kernel_{us:g}")
+        if not compared:
+            found["to_first"] = found["to_best"] = None
+        return SimpleNamespace(record=lambda: found)
+
+    for compared in (True, False):
+        entries = [made(("untuned",), 10.0, compared), made(("candidate",), 8.0, compared)]
+        result: Any = SimpleNamespace(entries=entries, refused=[("a", "it spills")])
+        text = line("square", result)
+        assert ("1.100 [1.100 1.100] / 1.050" in text) == compared
+        assert "untuned 10.00 us" in text
+        assert "untuned of tuned 0.800: kernel_10 | kernel_8" in text
+        assert text.endswith("refused: a: it spills")
+
+
 def test_sustained_ratios_are_of_compute_bound_shapes() -> None:
     def alone(us: float) -> dict[str, float]:
         return {"us": us}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ladder_chart
+import ladder_hopper
 import pytest
 
 from stridewright.codegen.ladder_measure import LadderResult, RungResult
@@ -65,3 +66,16 @@ def test_the_chart_in_the_repository_is_the_record_s() -> None:
     assert ladder_chart.CHART.read_text(encoding="utf-8") == ladder_chart.chart(found) + "\n", (
         "run: python benchmarks/ladder_chart.py --write"
     )
+
+
+@pytest.mark.parametrize(("number", "what", "edit"), ladder_hopper.CHOICES, ids=str)
+def test_what_a_choice_undoes_stands_once_in_its_rung(number: str, what: str, edit: tuple[str, str]) -> None:
+    (rung,) = ladder_hopper.chosen((512, 512, 512), [number])
+    assert rung.source.count(edit[0]) == 1
+    assert edit[1] not in rung.source
+
+
+def test_programs_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder_hopper.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match="compute-sanitizer is not installed"):
+        ladder_hopper.tool("compute-sanitizer")

@@ -11,6 +11,7 @@ import pytest
 from stridewright.codegen import bench, cublaslt, measure
 from stridewright.codegen.bench import Entrant, Ours, ShapeResult, bench_shape, known_configurations
 from stridewright.codegen.build import BuildError
+from stridewright.codegen.check import Check
 from stridewright.codegen.gpu_values import Buffers
 from stridewright.codegen.speed_of_light import H200
 from stridewright.kernels.config import GemmConfig
@@ -105,6 +106,17 @@ def test_wrong_results_are_refused_and_not_timed(lab: Any) -> None:
     ((detail, reason),) = found.refused
     assert "128x96x64" in detail
     assert "is nan" in reason
+
+
+def test_others_may_add_in_bf16_but_leave_nothing_out() -> None:
+    def entrant(config: GemmConfig | None) -> Entrant:
+        return Entrant(("x",), "x", lambda stream: None, lambda us: measure.GraphLoop([]), config=config)
+
+    coarse = Check(0.004, 0.5, 100, 3, "3 elements are beyond their bound, the first of them d[1, 2]")
+    unwritten = Check(0.002, 0.1, 100, 1, "1 elements of D are NaN")
+    wrong = Check(0.3, 9.0, 100, 50, "50 elements are beyond their bound, the first of them d[1, 2]")
+    assert [bench.acceptable(entrant(None), check) for check in (coarse, unwritten, wrong)] == [True, False, False]
+    assert not bench.acceptable(entrant(FAST), coarse)
 
 
 def test_what_is_wrong_only_in_its_graph_is_found_too(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:

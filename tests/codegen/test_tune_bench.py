@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from stridewright.codegen import launch, measure, tune_bench
+from stridewright.codegen.compile_pool import Compiled
 from stridewright.codegen.launch import LaunchError
+from stridewright.codegen.tune import tune
 from stridewright.codegen.tune_bench import GpuBench
-from stridewright.kernels.config import Problem
+from stridewright.codegen.tuned import Store, TuningDevice
+from stridewright.kernels.config import GemmConfig, Problem
 
 
 class Card:
@@ -80,3 +89,66 @@ def test_without_a_gpu_nothing_can_be_measured(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("stridewright.codegen.launch.gpu_available", lambda arch: (False, "no driver"))
     with pytest.raises(LaunchError, match="no GPU to tune sm_90a on: no driver"):
         GpuBench(Problem(m=64, n=64, k=64))
+
+
+class AtOnce:
+    """Compiles in no time."""
+
+    def submit(self, config: GemmConfig, priority: int = 0) -> Future[Compiled]:
+        future: Future[Compiled] = Future()
+        future.set_result(Compiled(0.0, 168))
+        return future
+
+
+def lot(config: GemmConfig, many: int) -> int:
+    """From 0 to ``many`` - 1, the same for the same configuration."""
+    return zlib.crc32(config.name.encode()) % many
+
+
+def true_us(config: GemmConfig, dependent: bool) -> float:
+    return (5.0 if dependent else 6.0) * (1 + lot(config, 1000) / 2000)
+
+
+@pytest.mark.usefixtures("numpy_values")
+def test_a_whole_run_on_a_stand_in_for_the_card(fake_gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call that tuning makes of the card is made: graphs, events, poisoned outputs, checks."""
+
+    def launches(gemm: Any, buffers: Any, dependent: bool) -> list[Any]:
+        def of(one: Any) -> Any:
+            def work() -> None:
+                if not np.isnan(float(one.d.values[0, 0])):
+                    return  # what was checked is only timed from now on
+                right = one.a.values.astype(np.float32) @ one.b.values.astype(np.float32).T
+                kind = lot(gemm.config, 7)
+                if kind == 0:
+                    right[3:] = np.nan
+                one.d.values[...] = 0 * right if kind == 1 else right
+
+            return lambda stream: stream.run(true_us(gemm.config, dependent), work)
+
+        if lot(gemm.config, 7) == 2:
+            raise RuntimeError("too many resources requested for launch")
+        return [of(one) for one in buffers]
+
+    monkeypatch.setattr(launch, "gpu_available", lambda arch=None: (True, "a stand-in"))
+    monkeypatch.setattr(tune_bench, "current_device", lambda: TuningDevice("Stand-in", "1", "sm_90a", 132))
+    monkeypatch.setattr(measure, "gemm_launches", launches)
+    result = tune(
+        Problem(m=64, n=128, k=64),
+        seconds=0.6,
+        compiler=AtOnce(),
+        store=Store(tmp_path),
+        clock=lambda: fake_gpu.now_us / 1e6,
+    )
+    found = {one.candidate: one for one in result.outcomes}
+    for candidate, outcome in found.items():
+        if outcome.status in ("measured", "wrong", "failed"):
+            expected = {0: "wrong", 1: "wrong", 2: "failed"}.get(lot(candidate.config, 7), "measured")
+            assert outcome.status == expected
+        if outcome.status == "measured":
+            assert outcome.us == pytest.approx(true_us(candidate.config, candidate.dependent), rel=0.01)
+    assert {outcome.status for outcome in found.values()} >= {"measured", "wrong", "failed"}
+    times = {one.candidate: true_us(one.candidate.config, one.candidate.dependent) for one in result.measured}
+    assert true_us(result.config, result.dependent) == min(times.values())
+    assert result.us == pytest.approx(min(times.values()), rel=0.01)
+    assert result.finished

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import os
 import re
 import shutil
@@ -51,9 +52,11 @@ _CLUSTER_ATTRIBUTE = 4
 """cudaLaunchAttributeClusterDimension (driver_types.h)."""
 
 _DLPACK_TYPES = {
-    "bf16": (4, 16), "f16": (2, 16), "f32": (2, 32), "e4m3": (10, 8), "e5m2": (12, 8), "s8": (0, 8), "s32": (0, 32),
+    "bf16": (4, 16), "f16": (2, 16), "f32": (2, 32), "e4m3": (10, 8), "e5m2": (12, 8), "s8": (0, 8), "s32": (0, 32), "e8m0": (14, 8),
+    "e2m1x2": (17, 4, 2),
 }  # fmt: skip
-"""(code, bits) of dlpack.h: kDLInt 0, kDLFloat 2, kDLBfloat 4, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12."""
+"""(code, bits, elements if not 1) of dlpack.h: kDLInt 0, kDLFloat 2, kDLBfloat 4, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12, kDLFloat8_e8m0fnu 14,
+kDLFloat4_e2m1fn 17, two in a byte."""
 
 _CUDA_DEVICE = 2
 
@@ -181,10 +184,10 @@ class DeviceTensor:
     """A tensor on a device that is not there: shape and strides in elements, and an address to tell it by."""
 
     def __init__(self, address: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> None:
-        code, bits = _DLPACK_TYPES[dtype]
+        code, bits, lanes = (*_DLPACK_TYPES[dtype], 1)[:3]
         rank = len(shape)
         sizes, steps = (ctypes.c_int64 * rank)(*shape), (ctypes.c_int64 * rank)(*strides)
-        tensor = _Tensor(address, _Device(_CUDA_DEVICE, 0), rank, code, bits, 1, sizes, steps, 0)
+        tensor = _Tensor(address, _Device(_CUDA_DEVICE, 0), rank, code, bits, lanes, sizes, steps, 0)
         self._managed = _ManagedTensor(tensor, None, None)
         _kept.append((self._managed, sizes, steps))
 
@@ -271,6 +274,9 @@ _HEAD_BITS_OF_THE_DSL = 1 << 1 | 1 << 21
 
 _FIELD_WORDS = 15
 
+_TYPE_16U4_ALIGN8B = 11
+"""What the DSL's encoder writes for packed e2m1; the codes below it are the driver's for the types of whole bytes."""
+
 
 def decode_tensor_map(image: bytes) -> tuple[TensorMap, int]:
     """The map and global address in 128 bytes that a CuTe DSL host function wrote; only the first 60 are defined.
@@ -279,6 +285,11 @@ def decode_tensor_map(image: bytes) -> tuple[TensorMap, int]:
     """
     words = np.frombuffer(image, "<u4").tolist()
     words[2] &= ~_HEAD_BITS_OF_THE_DSL
+    if words[2] >> 7 & 15 == _TYPE_16U4_ALIGN8B:
+        # No driver for Hopper writes this type, so that it is only read: the other fields are where they always are.
+        words[2] &= ~(15 << 7)
+        tensor_map, address = read_words(words)
+        return dataclasses.replace(tensor_map, dtype="e2m1", arch="sm_100a"), address
     tensor_map, address = read_words(words)
     again = np.frombuffer(encode_image(tensor_map, address), "<u4").tolist()
     if again[:_FIELD_WORDS] != words[:_FIELD_WORDS]:

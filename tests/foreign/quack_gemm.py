@@ -18,11 +18,17 @@ TYPES: dict[str, Any] = {
     "f16": cutlass.Float16,
     "f32": cutlass.Float32,
     "e4m3": cutlass.Float8E4M3FN,
+    "e2m1": cutlass.Float4E2M1FN,
 }
+
+SCALES: dict[str, Any] = {"e8m0": cutlass.Float8E8M0FNU, "e4m3": cutlass.Float8E4M3FN}
 
 
 class QuackGemm:
-    """One configuration of `GemmDefaultSm90` or, for sm_100a, `GemmDefaultSm100`; majors are "k" or "m"/"n". `more` overrides QuACK's own compile arguments."""
+    """One configuration of `GemmDefaultSm90` or, for sm_100a, `GemmDefaultSm100`; majors are "k" or "m"/"n".
+
+    `scale` is the type of block scales, one for `vector` elements of k. `more` overrides QuACK's own compile arguments.
+    """
 
     def __init__(
         self,
@@ -37,6 +43,8 @@ class QuackGemm:
         d_major: str = "n",
         arch: str = "sm_90a",
         dynamic: bool = False,
+        scale: str | None = None,
+        vector: int | None = None,
         **more: Any,
     ) -> None:
         settings: dict[str, Any] = {
@@ -69,6 +77,8 @@ class QuackGemm:
             "rounding_mode": 0,
             "sr_seed_mode": 0,
             "num_warps": None,
+            "sf_dtype": SCALES.get(scale or ""),
+            "sf_vec_size": vector,
         }
         compile_gemm = _compile_gemm.__wrapped__  # without the cache of object files, which keeps no PTX
         with compiling_for(arch):
@@ -82,9 +92,13 @@ class QuackGemm:
         clusters: int,
         c: DeviceTensor | None = None,
         variable: VarlenArguments | None = None,
+        scales: tuple[DeviceTensor | None, DeviceTensor | None] = (None, None),
         **epilogue: Any,
     ) -> Launch:
-        """The launch for operands (1, M, K), (1, N, K), (1, M, N) with at most `clusters` persistent clusters."""
+        """The launch for operands (1, M, K), (1, N, K), (1, M, N) with at most `clusters` persistent clusters.
+
+        `scales` of A and B are (1, rows / 128, scales of a row / 4, 32, 4, 4).
+        """
         fused = GemmDefaultEpiMixin.EpilogueArguments(add_to_output=None, rounding_mode=None, **epilogue)
         scheduler = TileSchedulerOptions(max_active_clusters=clusters, raster_order=None, max_swizzle_size=8)
-        return self._host.launch(a, b, d, c, fused, scheduler, variable, None, None)
+        return self._host.launch(a, b, d, c, fused, scheduler, variable, *scales)

@@ -19,7 +19,9 @@ from stridewright.codegen.blackwell_gemm import BlackwellGemm, RungGemm
 from stridewright.codegen.build import Build, build
 from stridewright.kernels.config import GemmConfig
 
+from .blackwell_host import host_mutants, launched
 from .blackwell_rules import BLACKWELL_RULES
+from .host_rules import HostRule
 from .judge import Subject, Verdict, judge
 from .ptx_rules import LOAD, ptx_mutants
 from .rules import Mutant
@@ -82,8 +84,9 @@ def source_mutants() -> list[Mutant]:
 
 
 def mutants() -> Iterator[Mutant]:
-    """Those of the source, and of the PTX of two subjects; each has a name of its own."""
+    """Those of the source, of the launch, and of the PTX of two subjects; each has a name of its own."""
     yield from source_mutants()
+    yield from host_mutants(SUBJECTS)
     for name in PTX_SUBJECTS:
         found = ptx_mutants(SUBJECTS[name], unmutated(SUBJECTS[name]).ptx)
         yield from (mutant for mutant in found if not mutant.rule.name.startswith(HARMLESS))
@@ -105,6 +108,9 @@ class Outcome:
 def run(mutant: Mutant) -> Outcome:
     """Builds the mutant and asks the emulator. Raises CompileError for a mutant that is no program, which is a fault of the rule."""
     subject = mutant.subject
+    if isinstance(mutant.rule, HostRule):
+        gemm = launched(subject, mutant.rule)
+        return Outcome(mutant, judge(subject, unmutated(subject), gemm=gemm), ())
     if mutant.level == "source":
         program = built(mutant.rule.apply(source_of(subject)))
     else:

@@ -25,6 +25,7 @@ from .blackwell import (
     source_of,
     unmutated,
 )
+from .blackwell_host import host_mutants
 from .blackwell_rules import BLACKWELL_RULES, PUBLIC_TRAPS, zeroed
 from .blackwell_survivors import EQUIVALENT, GAPS, SURVIVORS, reason
 from .judge import Subject, judge
@@ -76,6 +77,21 @@ def test_a_sample_of_the_mutants_is_caught(mutant: Mutant) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", source_mutants(), ids=lambda mutant: mutant.name)
 def test_every_mutant_of_the_source_is_caught(mutant: Mutant) -> None:
+    assert_caught_or_listed(run(mutant))
+
+
+def launch_mutants() -> list[Mutant]:
+    return list(host_mutants(SUBJECTS))
+
+
+@pytest.mark.parametrize("mutant", launch_mutants()[2::13], ids=lambda mutant: mutant.name)
+def test_a_sample_of_the_mutants_of_the_launch_is_caught(mutant: Mutant) -> None:
+    assert_caught_or_listed(run(mutant))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", launch_mutants(), ids=lambda mutant: mutant.name)
+def test_every_mutant_of_the_launch_is_caught(mutant: Mutant) -> None:
     assert_caught_or_listed(run(mutant))
 
 

@@ -356,7 +356,7 @@ def test_a_prefetch_faults_as_a_load_does_and_moves_nothing() -> None:
     "m",
     [
         TensorMap("u8", (128, 4), (128,), (128, 4), swizzle="128B_atom_32B", arch="sm_100a"),
-        TensorMap("16U4_ALIGN8B", (128, 4), (64,), (128, 4), arch="sm_100a"),
+        TensorMap("16U4_ALIGN16B", (128, 4), (64,), (128, 4), arch="sm_100a"),
     ],
     ids=["swizzle", "packed"],
 )
@@ -439,3 +439,22 @@ def test_stores_into_read_only_arrays_are_errors() -> None:
     load(bound, (0, 0), shared, 0)
     with pytest.raises(MemoryAccessError, match="read-only"):
         store(bound, (0, 0), shared, 0)
+
+
+def test_elements_of_four_bits_move_two_in_a_byte() -> None:
+    # cuda.h, CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B: packed without gaps; coordinates count elements.
+    array = np.random.default_rng(5).integers(0, 256, (12, 96), np.uint8)
+    memory, shared = GlobalMemory(), SharedMemory(4096)
+    packed = TensorMap("e2m1", (192, 12), (96,), (64, 4), "32B", arch="sm_100a")
+    plain = TensorMap("u8", (96, 12), (96,), (32, 4), "32B")
+    address = memory.register(array)
+    for x, y in ((0, 0), (64, 3), (160, 10)):
+        found = []
+        for tensor_map, column in ((packed, x), (plain, x // 2)):
+            bound = BoundTensorMap(tensor_map, memory, address)
+            position = bound.position((column, y))
+            assert load(bound, position, shared, 1024).bytes == 128
+            found.append(shared.read(1024, 128).tolist())
+        assert found[0] == found[1]
+    with pytest.raises(TensorCopyError, match="two in a byte"):
+        BoundTensorMap(packed, memory, address).position((3, 0))
