@@ -170,8 +170,27 @@ def configurations(problem: Any, fusion: Any, promote: int = 0) -> list[Any]:
             for n in (128, 160, 176, 192, 200)
             for c in (1, 2)
         ]
-        shapes += [{"schedule_kind": "cooperative", "tile_m": 128, "tile_n": 256, "consumers": 2, "cluster_m": c, "cluster_n": 1} for c in (1, 2)]
-        shapes += [{"schedule_kind": "cooperative", "tile_m": 256, "tile_n": 128, "consumers": 2, "cluster_m": 2, "cluster_n": 1}]
+        shapes += [
+            {
+                "schedule_kind": "cooperative",
+                "tile_m": 128,
+                "tile_n": 256,
+                "consumers": 2,
+                "cluster_m": c,
+                "cluster_n": 1,
+            }
+            for c in (1, 2)
+        ]
+        shapes += [
+            {
+                "schedule_kind": "cooperative",
+                "tile_m": 256,
+                "tile_n": 128,
+                "consumers": 2,
+                "cluster_m": 2,
+                "cluster_n": 1,
+            }
+        ]
     for shape in shapes:
         config = with_most_stages(first.replace(swap=False, split_kind="none", parts=1, **shape))
         if config is not None and config not in found:
@@ -184,7 +203,13 @@ def ratio(first: Any, second: Any, rounds: int) -> dict[str, Any]:
     from stridewright.codegen.measure import measure_pairs
 
     pairs = measure_pairs(first, second, rounds)
-    return {"ratio": pairs.ratio, "low": pairs.low, "high": pairs.high, "first_us": pairs.first_us, "second_us": pairs.second_us}
+    return {
+        "ratio": pairs.ratio,
+        "low": pairs.low,
+        "high": pairs.high,
+        "first_us": pairs.first_us,
+        "second_us": pairs.second_us,
+    }
 
 
 def cublas_loop(m: int, n: int, k: int, dtype: str, data: list[Any], most: int) -> tuple[Any, Any]:
@@ -233,7 +258,10 @@ def fp8_lines(args: argparse.Namespace, wanted: list[str]) -> dict[str, Any]:
         configs = configurations(problem, fusion)
         compile_all(configs, args.workers)
         ours, loop = best_of([gemm_with(m, n, k, one) for one in configs], data, alpha=0.5)
-        line: dict[str, Any] = {"config": ours.config.name, "tflops": 2 * m * n * k / min(loop.replay_us() for _ in range(3)) / 1e6}
+        line: dict[str, Any] = {
+            "config": ours.config.name,
+            "tflops": 2 * m * n * k / min(loop.replay_us() for _ in range(3)) / 1e6,
+        }
         for dtype in ("e4m3 fast", "e4m3"):
             try:
                 first, best = cublas_loop(m, n, k, dtype, data, args.algorithms)
@@ -303,7 +331,9 @@ def promotion_lines(args: argparse.Namespace) -> dict[str, Any]:
         ours, loop = best_of([gemm_with(m, n, k, one) for one in configs], data, **others)
         loops[name] = loop
         a, b, d = data[0]
-        f32 = gemm_with(m, n, k, ours.config.replace(problem=Problem(a="e4m3", b="e4m3", d="f32"), store="direct"), d="f32")
+        f32 = gemm_with(
+            m, n, k, ours.config.replace(problem=Problem(a="e4m3", b="e4m3", d="f32"), store="direct"), d="f32"
+        )
         line: dict[str, Any] = {"config": ours.config.name, "us": min(loop.replay_us() for _ in range(3))}
         line["tflops"] = 2 * m * n * k / line["us"] / 1e6
         if not others:

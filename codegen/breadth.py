@@ -169,7 +169,9 @@ def draw_case(random: np.random.Generator, recipe: Recipe, most: tuple[int, int,
     )
 
 
-def draw(seed: int, count: int, kernels: int, most: tuple[int, int, int] = (150, 150, 300)) -> tuple[list[Case], Counter[str]]:
+def draw(
+    seed: int, count: int, kernels: int, most: tuple[int, int, int] = (150, 150, 300)
+) -> tuple[list[Case], Counter[str]]:
     """``count`` cases of at most ``kernels`` kernels, and how often each parameter refused a kernel that was drawn.
 
     >>> cases, refused = draw(seed=1, count=4, kernels=2)

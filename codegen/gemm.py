@@ -129,7 +129,13 @@ class Gemm:
         fusion: Fusion | None = None,
     ):
         # Whatever goes beyond a plain product makes a GeneralGemm; the other families have no kernels for it yet.
-        beyond = {"activation": activation, "gated": gated, "expression": expression, "promote": promote, "batch": batch}
+        beyond = {
+            "activation": activation,
+            "gated": gated,
+            "expression": expression,
+            "promote": promote,
+            "batch": batch,
+        }
         beyond |= {"groups": groups, "group_by": group_by, "relayout": relayout, "fusion": fusion}
         _refuse_beyond(beyond, arch)
         sizes = {

@@ -149,7 +149,11 @@ class GeneralGemm(Gemm):
     def variant(self, fusion: Fusion, a_major: str, b_major: str, direct: bool) -> GeneralGemm:
         """The GEMM with the kernel for this mixture; itself, if that is its own. Kept."""
         direct = direct and self.config.epilogue.store == "tma"
-        if (fusion, a_major, b_major) == (self.config.fusion, self.problem.a_major, self.problem.b_major) and not direct:
+        if (fusion, a_major, b_major) == (
+            self.config.fusion,
+            self.problem.a_major,
+            self.problem.b_major,
+        ) and not direct:
             return self
         key = (fusion, a_major, b_major, direct)
         found = self._variants.get(key)
@@ -165,7 +169,9 @@ class GeneralGemm(Gemm):
 
     # ---- a call -------------------------------------------------------------------------------------------------------
 
-    def collect(self, tensor_of: Callable[[Any, str], Tensor], a: Any, b: Any, out: Any, others: dict[str, Any]) -> Given:
+    def collect(
+        self, tensor_of: Callable[[Any, str], Tensor], a: Any, b: Any, out: Any, others: dict[str, Any]
+    ) -> Given:
         """The call's arrays, checked. Raises OperandError naming the array, what it is and what would do."""
         unknown = set(others) - set(_OTHERS)
         if unknown:
@@ -201,13 +207,17 @@ class GeneralGemm(Gemm):
         direct = False
         if given.out is not None:
             size, out = given.out.itemsize, given.out
-            pitches = [stride * size for stride, length in zip(out.strides[:-1], out.shape[:-1], strict=True) if length > 1]
+            pitches = [
+                stride * size for stride, length in zip(out.strides[:-1], out.shape[:-1], strict=True) if length > 1
+            ]
             direct = any(value % copies.ALIGNMENT for value in (out.address, *pitches))
         return self.variant(fusion, majors["a"], majors["b"], direct), copied
 
     def _major_of(self, operand: Operand) -> tuple[str, bool]:
         """The major in which the kernel reads this operand, and whether it must be copied for that."""
-        wanted = {"groups_m": {"a": "k"}, "groups_k": {"a": "mn", "b": "mn"}}.get(self.problem.form, {}).get(operand.name)
+        wanted = {"groups_m": {"a": "k"}, "groups_k": {"a": "mn", "b": "mn"}}.get(self.problem.form, {}).get(
+            operand.name
+        )
         own = self.problem.a_major if operand.name == "a" else self.problem.b_major
         if self._given_config is not None:
             wanted = wanted or own
@@ -217,7 +227,9 @@ class GeneralGemm(Gemm):
             if major in readable and operand.contiguous(major):
                 why = operand.misaligned(major)
                 if why:
-                    _tell_once(f"{operand.name}: {why} (TMA); it is copied to padded rows before each launch, which takes time")
+                    _tell_once(
+                        f"{operand.name}: {why} (TMA); it is copied to padded rows before each launch, which takes time"
+                    )
                 return major, bool(why)
         if self._relayout == "copy":
             return wanted or "k", True
@@ -232,7 +244,9 @@ class GeneralGemm(Gemm):
             f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, xp.ascontiguousarray({operand.name}) once'
         )
 
-    def copy_plan(self, operand: Operand, major: str) -> tuple[Operand, tuple[int, int, int], tuple[int, int, int], int]:
+    def copy_plan(
+        self, operand: Operand, major: str
+    ) -> tuple[Operand, tuple[int, int, int], tuple[int, int, int], int]:
         """The copy of an operand: as the kernel will read it, and the copy kernel's shape, source strides and pitch."""
         batches, rows, k = operand.shape
         shape, strides = (batches, rows, k), operand.strides
@@ -425,10 +439,18 @@ def _size(name: str, value: Any) -> int:
 def _require_choices(batch: object, groups: object, group_by: str, relayout: str, arch: str) -> None:
     found = []
     if batch is not None and groups is not None:
-        found.append(Violation(parameter="groups", value=groups, rule="a launch has a batch or groups", fix="batch=None"))
-    for name, value, allowed in (("group_by", group_by, ("m", "k")), ("relayout", relayout, ("refuse", "copy")), ("arch", arch, ("sm_90a",))):
+        found.append(
+            Violation(parameter="groups", value=groups, rule="a launch has a batch or groups", fix="batch=None")
+        )
+    for name, value, allowed in (
+        ("group_by", group_by, ("m", "k")),
+        ("relayout", relayout, ("refuse", "copy")),
+        ("arch", arch, ("sm_90a",)),
+    ):
         if value not in allowed:
-            found.append(Violation(parameter=name, value=repr(value), rule=f"must be {' or '.join(map(repr, allowed))}"))
+            found.append(
+                Violation(parameter=name, value=repr(value), rule=f"must be {' or '.join(map(repr, allowed))}")
+            )
     if found:
         raise ConfigError(tuple(found))
 

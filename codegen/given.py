@@ -62,9 +62,17 @@ class Operand:
         """What TMA does not take of how this lies, "" if nothing."""
         pitch, between = self.pitches(major)
         what = "from one row to the next" if major == "k" else "from one element of K to the next"
-        for text, value in (("its address", self.tensor.address), (f"the bytes {what}", pitch), ("the bytes from matrix to matrix", between)):
+        for text, value in (
+            ("its address", self.tensor.address),
+            (f"the bytes {what}", pitch),
+            ("the bytes from matrix to matrix", between),
+        ):
             if value % ALIGNMENT:
-                return f"{text}, {value}, is no multiple of {ALIGNMENT}" if text == "its address" else f"{text} are {value}, no multiple of {ALIGNMENT}"
+                return (
+                    f"{text}, {value}, is no multiple of {ALIGNMENT}"
+                    if text == "its address"
+                    else f"{text} are {value}, no multiple of {ALIGNMENT}"
+                )
         return ""
 
 
@@ -97,9 +105,14 @@ class Collector:
         rows = gemm.m if name == "a" else gemm.n
         one, several = (rows, gemm.k), (gemm.batches, rows, gemm.k)
         form, letter = gemm.problem.form, "M" if name == "a" else "N"
-        may = {"one": (one,), "batch": (several, one), "groups_k": (one,)}.get(form) or ((one,) if name == "a" else (several,))
+        may = {"one": (one,), "batch": (several, one), "groups_k": (one,)}.get(form) or (
+            (one,) if name == "a" else (several,)
+        )
         if tensor.shape not in may:
-            words = {one: f"({letter}, K) = {one}", several: f"({'G' if form == 'groups_m' else 'B'}, {letter}, K) = {several}"}
+            words = {
+                one: f"({letter}, K) = {one}",
+                several: f"({'G' if form == 'groups_m' else 'B'}, {letter}, K) = {several}",
+            }
             turned = tensor.shape[:-2] + tensor.shape[-2:][::-1] in may
             raise OperandError(
                 f"{name}: shape {tensor.shape}, and this GEMM takes {' or '.join(words[shape] for shape in may)}"
@@ -117,7 +130,9 @@ class Collector:
             several = self.gemm.batches
             shapes |= {(several, length): (1, 0), (several, 1, length): (2, 0), (several, length, 1): (1, 0)}
         if tensor.shape not in shapes:
-            wanted = f"({length},)" + (f" or ({self.gemm.batches}, {length})" if self.gemm.problem.form != "one" else "")
+            wanted = f"({length},)" + (
+                f" or ({self.gemm.batches}, {length})" if self.gemm.problem.form != "one" else ""
+            )
             raise OperandError(f"{name}: shape {tensor.shape}, and one for each {axis} is {wanted}")
         place, outer = shapes[tensor.shape]
         return tensor, tensor.strides[place] if length > 1 else 1, 0 if outer is None else tensor.strides[outer]
@@ -260,7 +275,9 @@ class Collector:
         grouped = self.gemm.problem.form in ("groups_m", "groups_k")
         if array is None:
             if grouped:
-                raise OperandError(f"offsets: must be given, ({self.gemm.batches + 1},) int32: where each group begins, and the end")
+                raise OperandError(
+                    f"offsets: must be given, ({self.gemm.batches + 1},) int32: where each group begins, and the end"
+                )
             return
         if not grouped:
             raise OperandError("offsets: this GEMM has no groups; Gemm(..., groups=8) has")

@@ -16,7 +16,15 @@ import numpy as np
 from stridewright.kernels.fusion import BLOCK_K
 
 _ROUNDOFF = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "e4m3": 2.0**-4, "e5m2": 2.0**-3, "s8": 0.0, "s32": 0.0}
-_HALF_STEP = {"bf16": 2.0**-134, "f16": 2.0**-25, "f32": 2.0**-150, "e4m3": 2.0**-10, "e5m2": 2.0**-17, "s8": 0.5, "s32": 0.5}
+_HALF_STEP = {
+    "bf16": 2.0**-134,
+    "f16": 2.0**-25,
+    "f32": 2.0**-150,
+    "e4m3": 2.0**-10,
+    "e5m2": 2.0**-17,
+    "s8": 0.5,
+    "s32": 0.5,
+}
 LARGEST = {"e4m3": 448.0, "e5m2": 57344.0, "s8": 127.0, "s32": 2.0**31 - 1}
 """Where results saturate."""
 
@@ -141,11 +149,18 @@ def expected(
 
 def _gated(x: Any, x_allowed: Any, act: str, xp: Any) -> tuple[Any, Any]:
     gate, other = x[..., ::2], x[..., 1::2]
-    gate_error = 1.2 * x_allowed[..., ::2] + (_FUNCTION_ERROR * (1.0 + xp.abs(gate)) if act not in ("none", "relu") else 0.0)
+    gate_error = 1.2 * x_allowed[..., ::2] + (
+        _FUNCTION_ERROR * (1.0 + xp.abs(gate)) if act not in ("none", "relu") else 0.0
+    )
     value = activation(act, xp)(gate)
     other_error = x_allowed[..., 1::2]
     product = value * other
-    allowed = gate_error * xp.abs(other) + xp.abs(value) * other_error + gate_error * other_error + 4 * _FLOAT * xp.abs(product)
+    allowed = (
+        gate_error * xp.abs(other)
+        + xp.abs(value) * other_error
+        + gate_error * other_error
+        + 4 * _FLOAT * xp.abs(product)
+    )
     return product, allowed
 
 

@@ -411,7 +411,7 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             parameter="a_major" if problem.a_major == "k" else "b_major",
             value="'k'",
             rule="groups begin at any element of K, and TMA wants the start of what is contiguous at a multiple of 16 bytes",
-            fix='pass both operands MN-major: for a weight gradient dY^T X that is how they lie',
+            fix="pass both operands MN-major: for a weight gradient dY^T X that is how they lie",
         )
     for name in ("m", "n", "k"):
         size = getattr(problem, name)
@@ -435,7 +435,9 @@ def plain_violations(problem: Problem) -> Iterator[Violation]:
     for operand in ("a", "b", "d"):
         dtype = getattr(problem, operand)
         if dtype != "bf16" and dtype in (*OPERAND_FORMATS, *RESULT_FORMATS):
-            yield Violation(parameter=operand, value=repr(dtype), rule="this type has no kernel here yet; there is bf16")
+            yield Violation(
+                parameter=operand, value=repr(dtype), rule="this type has no kernel here yet; there is bf16"
+            )
     size = problem.k
     if is_size(size) and size is not None and size > 0 and size % 8:
         below, above = size // 8 * 8, (size // 8 + 1) * 8

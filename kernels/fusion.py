@@ -139,9 +139,13 @@ def fusion_problems(fusion: Fusion) -> list[tuple[str, object, str, str]]:
         if problem:
             found.append(("expression", repr(fusion.expression), problem, 'for example "fmaxf(x, 0.1f * x)"'))
         if fusion.activation != "none":
-            found.append(("expression", repr(fusion.expression), "stands in place of an activation", "activation='none'"))
+            found.append(
+                ("expression", repr(fusion.expression), "stands in place of an activation", "activation='none'")
+            )
         if fusion.gated:
-            found.append(("expression", repr(fusion.expression), "a gated pair has two sums, an expression one", "gated=False"))
+            found.append(
+                ("expression", repr(fusion.expression), "a gated pair has two sums, an expression one", "gated=False")
+            )
     if (fusion.scale_a == "block") != (fusion.scale_b == "block"):
         rule = "scales of blocks of K are applied to both operands together, while the sum runs"
         found.append(("scale_a", repr(fusion.scale_a), rule, 'scale_a="block" and scale_b="block", or neither'))

@@ -408,7 +408,12 @@ def _formats(config: GemmConfig) -> Iterator[Constant]:
     yield Constant("Format", "C_FORMAT", _FORMATS[fusion.c or "f32"])
     yield Constant("Bias", "BIAS", f"BIAS_{fusion.bias.upper() or 'NONE'}")
     yield Constant("Format", "BIAS_FORMAT", _FORMATS[fusion.bias_format])
-    for name, value in (("GATED", fusion.gated), ("AUX", fusion.aux), ("AMAX", fusion.amax), ("SCALE_D", fusion.scale_d)):
+    for name, value in (
+        ("GATED", fusion.gated),
+        ("AUX", fusion.aux),
+        ("AMAX", fusion.amax),
+        ("SCALE_D", fusion.scale_d),
+    ):
         yield Constant("bool", name, int(value))
     for name, kind in (("SCALES_A", fusion.scale_a), ("SCALES_B", fusion.scale_b)):
         yield Constant("Scales", name, f"SCALES_{kind.upper() or 'NONE'}")

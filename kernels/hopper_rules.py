@@ -306,7 +306,10 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
         )
     else:
         (_, major_a), (_, major_b) = kernel_operands(config)
-        for name, size, parts, major in (("tile_m", tile.m, cluster[1], major_a), ("tile_n", tile.n, cluster[0], major_b)):
+        for name, size, parts, major in (
+            ("tile_m", tile.m, cluster[1], major_a),
+            ("tile_n", tile.n, cluster[0], major_b),
+        ):
             if parts > 1 and major == "mn" and size % (MN_BOX * parts):
                 yield Violation(
                     parameter=name,
@@ -339,7 +342,9 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
             parameter="tile_n",
             value=tile.n,
             rule=f"must be {'8, 16, 24 or a multiple of 16' if problem.a == 's8' else 'a multiple of 8'} and at most 256 (wgmma N, {problem.a})",
-            fix="nearest " + ", ".join(map(str, sorted(near))) if 8 < tile.n < 256 else f"nearest {min(max(tile.n, 8), 256)}",
+            fix="nearest " + ", ".join(map(str, sorted(near)))
+            if 8 < tile.n < 256
+            else f"nearest {min(max(tile.n, 8), 256)}",
         )
     depths = slot_depths(problem.a)
     if tile.k not in depths:
@@ -368,7 +373,13 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be from 1 to 4 panels",
             fix=nearest(epilogue.buffers, 1, 1, 4),
         )
-    if epilogue.store == "tma" and is_size(problem.n) and problem.n is not None and problem.n * 2 % 16 and problem.d in ("bf16", "f16"):
+    if (
+        epilogue.store == "tma"
+        and is_size(problem.n)
+        and problem.n is not None
+        and problem.n * 2 % 16
+        and problem.d in ("bf16", "f16")
+    ):
         yield Violation(
             parameter="store",
             value="'tma'",
