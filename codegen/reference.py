@@ -78,7 +78,7 @@ def activation(name: str, xp: Any = np) -> Callable[[Any], Any]:
 
             error = np.vectorize(erf, otypes=[np.float64])
         else:
-            from cupyx.scipy.special import erf as error  # noqa: PLC0415
+            from cupyx.scipy.special import erf as error
         return lambda x: 0.5 * x * (1.0 + error(x / 2.0**0.5))
     functions: dict[str, Callable[[Any], Any]] = {
         "none": lambda x: x,
