@@ -35,7 +35,9 @@ _MAX_WORKSPACE = 1
 _CONFIG = {"id": 0, "tile": 1, "split_k": 2, "reduction": 3, "swizzle": 4, "custom": 5, "stages": 6}
 _CONFIG_16_BIT = {"inner_shape": 7, "cluster": 8}
 _COMPUTE_32F, _OP_N, _OP_T = 68, 0, 1
-_TYPES = {"bf16": 14, "f16": 2}
+_TYPES = {"bf16": 14, "f16": 2, "e4m3": 28, "e4m3 fast": 28}
+_RESULTS = {"e4m3": 14, "e4m3 fast": 14}
+_FAST_ACCUMULATION = 25  # of 8-bit floats: sums are not promoted
 _FLOAT32 = 0
 
 
@@ -200,12 +202,17 @@ class _Descriptors:
                 self.operation, attribute, ctypes.byref(number), ctypes.sizeof(number)
             )
             _check(status, "cublasLtMatmulDescSetAttribute", given)
+        if dtype == "e4m3 fast":
+            fast = ctypes.c_int8(1)
+            status = lib.cublasLtMatmulDescSetAttribute(self.operation, _FAST_ACCUMULATION, ctypes.byref(fast), 1)
+            _check(status, "cublasLtMatmulDescSetAttribute", given)
         kind = _TYPES[dtype]
+        result = _RESULTS.get(dtype, kind)
         self.b, self.a, self.d = (
             self._create(
-                "cublasLtMatrixLayoutCreate", lib.cublasLtMatrixLayoutDestroy, given, kind, rows, columns, rows
+                "cublasLtMatrixLayoutCreate", lib.cublasLtMatrixLayoutDestroy, given, which, rows, columns, rows
             )
-            for rows, columns in ((k, n), (k, m), (n, m))
+            for which, rows, columns in ((kind, k, n), (kind, k, m), (result, n, m))
         )
 
     def _create(self, call: str, destroy: Any, given: str, *arguments: int) -> ctypes.c_void_p:

@@ -20,7 +20,7 @@ class Division:
     """What a launch computes, and by whom."""
 
     rows: int
-    """Blocks along the kernel's m."""
+    """Blocks along the kernel's m, of one matrix."""
     columns: int
     cluster: int
     """CTAs of a cluster, each with one tile of a block."""
@@ -34,11 +34,13 @@ class Division:
     """float32 numbers of the workspace for partial sums."""
     counters: int
     """32-bit counters beside it, zero before and after every launch."""
+    batches: int = 1
+    """Matrices of a batch, or groups of K."""
 
     @property
     def blocks(self) -> int:
         """Blocks of the problem."""
-        return self.rows * self.columns
+        return self.rows * self.columns * self.batches
 
     @property
     def ctas(self) -> int:
@@ -46,9 +48,10 @@ class Division:
         return self.clusters * self.cluster
 
 
-def divide(config: GemmConfig, m: int, n: int, k: int, sms: int = SMS) -> Division:
+def divide(config: GemmConfig, m: int, n: int, k: int, sms: int = SMS, batches: int = 1) -> Division:
     """The division of a problem of the kernel's sizes (with operands swapped, its m is the problem's n) on ``sms``
-    multiprocessors.
+    multiprocessors, ``batches`` of them in one launch. Groups of M count as a batch of one: how their rows add up is known on
+    the device, and no more blocks are needed than if each group began one.
 
     >>> divide(GemmConfig(), 8192, 8192, 256).ctas
     132
@@ -57,7 +60,9 @@ def divide(config: GemmConfig, m: int, n: int, k: int, sms: int = SMS) -> Divisi
     """
     tile, cluster, split = config.tile, config.cluster.m * config.cluster.n, config.split
     rows, columns = -(-m // (tile.m * config.cluster.m)), -(-n // (tile.n * config.cluster.n))
-    blocks, k_blocks = rows * columns, -(-k // tile.k)
+    if config.problem.form == "groups_m":
+        rows, batches = rows + batches, 1
+    blocks, k_blocks = rows * columns * batches, -(-k // tile.k)
     most = resident_ctas(cluster, sms) // cluster
     shared = 0
     clusters = min(blocks, most)
@@ -78,4 +83,5 @@ def divide(config: GemmConfig, m: int, n: int, k: int, sms: int = SMS) -> Divisi
         shared_blocks=shared,
         partial_floats=places * cluster * tile.m * tile.n if shared else 0,
         counters=2 * shared * cluster,
+        batches=batches,
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Problem, Violation
+from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 from stridewright.kernels.orders import packed_table
 
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
 
     from .build import Build
     from .emulator import EmulationResult, Progress
+    from .general import GeneralGemm
     from .launch import LoadedKernel
     from .speed_of_light import Device
     from .tune import TuneResult
 
 _NUMPY_NAMES = {"bf16": "bfloat16"}
+_NAMES = ("m", "n", "k", "a", "b", "d", "arch", "a_major", "b_major", "config")
+_ONE = 1.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,20 @@ class Gemm:
     is generated, compiled and loaded when first asked for. Raises ConfigError, naming every violated rule, if no
     kernel can do it.
 
+    ``a``, ``b``: formats, bf16, f16, tf32 (float32 arrays, rounded to 10 fraction bits), e4m3 and e5m2 (mixed, too), s8 (sums
+    are s32). ``d``: bf16, f16, f32, e4m3, e5m2, s8 (saturating), s32. On Hopper a call also takes ``c``, ``bias``, ``alpha``,
+    ``beta``, scales and more, and the result is, in this order,
+
+        act(alpha * acc + beta * c + bias) * scale_d,  acc = (a * scale_a) @ (b * scale_b).T
+
+    and these choose the kernel beside what is given here: ``activation`` none, relu, gelu, gelu_tanh, silu or sigmoid; ``gated``:
+    neighbouring columns of the product make one of D, act(x[2 j]) * x[2 j + 1]; ``expression``: C++ in place of an activation,
+    of x, acc, c, bias, alpha, beta, row, col; ``promote``: elements of K after which sums of 8-bit floats are added in
+    float32 (0: never; with scales of blocks always 128); ``batch``: so many products, a (batch, M, K) or one for all (M, K);
+    ``groups``: so many groups of rows of A, each with its own b (groups, N, K), or with ``group_by="k"`` of K, each with its own
+    d (groups, M, N), told apart by ``offsets``; ``relayout="copy"``: operands in a major that the hardware does not read are copied
+    on the device before each launch.
+
     >>> g = Gemm(m=512, n=512, k=256)
     >>> g.config.problems()
     []
@@ -81,6 +99,10 @@ class Gemm:
             from .blackwell_gemm import BlackwellGemm
 
             return object.__new__(BlackwellGemm)
+        if cls is Gemm and _beyond_plain(dict(zip(_NAMES, args, strict=False)) | options, config):
+            from .general import GeneralGemm
+
+            return object.__new__(GeneralGemm)
         return object.__new__(cls)
 
     def __init__(
@@ -95,7 +117,27 @@ class Gemm:
         a_major: str = "k",
         b_major: str = "k",
         config: GemmConfig | None = None,
+        *,
+        activation: str = "none",
+        gated: bool = False,
+        expression: str = "",
+        promote: int | None = None,
+        batch: int | None = None,
+        groups: int | None = None,
+        group_by: str = "m",
+        relayout: str = "refuse",
+        fusion: Fusion | None = None,
     ):
+        # Whatever goes beyond a plain product makes a GeneralGemm; the other families have no kernels for it yet.
+        beyond = {
+            "activation": activation,
+            "gated": gated,
+            "expression": expression,
+            "promote": promote,
+            "batch": batch,
+        }
+        beyond |= {"groups": groups, "group_by": group_by, "relayout": relayout, "fusion": fusion}
+        _refuse_beyond(beyond, arch)
         sizes = {
             name: int(size) if isinstance(size, np.integer) else size for name, size in (("m", m), ("n", n), ("k", k))
         }
@@ -119,6 +161,7 @@ class Gemm:
             self.dependent = known is None or known.dependent
         self.problem = problem
         self.config = chosen
+        self.configured = config is not None
         self.m, self.n, self.k = sizes["m"], sizes["n"], sizes["k"]
         self._maps: dict[tuple[int, int, int] | None, TensorMaps] = {}
         self.seconds: dict[str, float] = {}
@@ -247,21 +290,25 @@ class Gemm:
         b: Any,
         c: Any = None,
         bias: Any = None,
-        alpha: float = 1.0,
+        alpha: Any = _ONE,
         beta: float = 0.0,
         out: Any = None,
         stream: Any = None,
+        **others: Any,
     ) -> Any:
         """``a @ b.T`` on the current GPU: a (M, K), b (N, K), result (M, N) in the caller's kind of array, or in
         ``out``.
 
         Arrays are CuPy's or anything that speaks DLPack (no copy), or numpy's (copied there and back). Rows may be
         further apart than they are long, by a multiple of 16 bytes. The launch goes to ``stream``, or CuPy's current
-        one, and is not waited for unless numpy arrays came in. Raises OperandError for arrays that do not fit,
+        one, and is not waited for unless numpy arrays came in. ``alpha``: a number or a float32 on the device; ``c`` (M, N); ``bias``
+        (N,) for each column or (M, 1) for each row. ``others``: ``scale_a``, ``scale_b`` (one number, one for each row, or one for each
+        128 of K, of B also of 128 rows), ``aux`` (M, N) for what the activation is applied to, ``amax`` (raised to the largest |D|),
+        ``scale_d``, ``offsets`` of groups. Raises OperandError for arrays that do not fit,
         LaunchError where there is no GPU of the kernel's architecture.
         """
-        if c is not None or bias is not None or alpha != 1.0 or beta != 0.0:
-            self._refuse_epilogue(c, bias, alpha, beta)
+        if c is not None or bias is not None or others or beta or (alpha is not _ONE and not _is_one(alpha)):
+            return self.general(a, b, c, bias, alpha, beta, out, stream, **others)
         calls = self._calls
         if calls is None:
             if out is None:
@@ -306,26 +353,24 @@ class Gemm:
                 f"no GPU to run {self.config.arch} on: {reason}. Gemm.emulate(a, b) runs the same PTX on numpy arrays without one"
             )
 
-    @staticmethod
-    def _refuse_epilogue(c: Any, bias: Any, alpha: float, beta: float) -> None:
-        given = [
-            f"{name}={value!r}"
-            for name, value, neutral in (("alpha", alpha, 1.0), ("beta", beta, 0.0))
-            if value != neutral
-        ]
-        given += [name for name, value in (("c", c), ("bias", bias)) if value is not None]
-        if given:
-            raise ConfigError(
-                tuple(
-                    Violation(
-                        parameter=what.split("=")[0],
-                        value=what.split("=")[-1] if "=" in what else "given",
-                        rule="this epilogue has no kernel yet",
-                        fix="the kernels compute a @ b.T: scale or add afterwards",
-                    )
-                    for what in given
-                )
-            )
+    def emulate_fused(self, a: Any, b: Any, **others: Any) -> GemmEmulation:
+        """``emulate`` with c, bias, alpha, beta, scales, aux or amax: by the general kernel of the same configuration."""
+        return self.general.emulate(a, b, **others)
+
+    @cached_property
+    def general(self) -> GeneralGemm:
+        """The same GEMM as one that takes c, bias and the like. Raises ConfigError where the family has none."""
+        if self.config.on_blackwell:
+            _refuse_beyond({"fusion": "given"}, self.config.arch)
+        from .general import GeneralGemm
+
+        given = self.config if self.configured else None
+        return GeneralGemm(self.m, self.n, self.k, arch=self.config.arch, config=given)
+
+    def _refuse_epilogue(self, c: Any, bias: Any, alpha: float, beta: float) -> None:
+        """Raises ConfigError where something is to be added or scaled: for families without kernels for that."""
+        given = {"c": c, "bias": bias, "alpha": None if alpha == 1 else alpha, "beta": beta or None}
+        _refuse_beyond(given, self.config.arch)
 
     @cached_property
     def kernel(self) -> LoadedKernel:
@@ -461,6 +506,46 @@ class Gemm:
             )
         if problems:
             raise OperandError(f"{name}: " + "; ".join(problems))
+
+
+def _is_one(alpha: Any) -> bool:
+    return isinstance(alpha, int | float) and alpha == 1
+
+
+def _beyond_plain(given: dict[str, Any], config: GemmConfig | None) -> bool:
+    """Whether these arguments ask for more than one bf16 product of K-major operands with whole 16 bytes a row."""
+    if any(given.get(name, "bf16") != "bf16" for name in "abd"):
+        return True
+    if given.get("a_major", "k") != "k" or given.get("b_major", "k") != "k":
+        return True
+    if any(name in given for name in _BEYOND):
+        return True
+    sizes = [given.get(name) for name in "mnk"]
+    if any(isinstance(size, int | np.integer) and not isinstance(size, bool) and size == 0 for size in sizes):
+        return True
+    k = sizes[2]
+    if isinstance(k, int | np.integer) and not isinstance(k, bool) and k > 0 and k % 8:
+        return True
+    return isinstance(config, GemmConfig) and (config.fusion.uses_terms or config.pipeline.promote > 0)
+
+
+_BEYOND = ("activation", "gated", "expression", "promote", "batch", "groups", "group_by", "relayout", "fusion")
+
+
+def _refuse_beyond(given: dict[str, Any], arch: str) -> None:
+    neutral = {"activation": "none", "gated": False, "expression": "", "group_by": "m", "relayout": "refuse"}
+    found = [
+        Violation(
+            parameter=name,
+            value=repr(value) if isinstance(value, str | int | float) else "given",
+            rule=f"this epilogue has no kernel for {arch} yet",
+            fix="arch='sm_90a' has it; the kernels here compute a @ b.T: scale or add afterwards",
+        )
+        for name, value in given.items()
+        if value != neutral.get(name)
+    ]
+    if found:
+        raise ConfigError(tuple(found))
 
 
 def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stridewright.kernels import ladder
-from stridewright.kernels.config import Epilogue, GemmConfig
+from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Problem, plain_violations
 from stridewright.kernels.hopper import ELEMENT_BYTES, Step
 from stridewright.kernels.ladder import RUNGS, RungDerivation, RungSpec
 from stridewright.kernels.orders import packed_table
@@ -106,6 +106,10 @@ class Rung:
     def __init__(self, spec: RungSpec, m: int, n: int, k: int):
         self.spec = spec
         # Refuses sizes that no kernel takes, and checks operands; with a configuration given, none is searched for.
+        # The rungs compute one plain product of arrays as they are.
+        violations = tuple(plain_violations(Problem(m=m, n=n, k=k)))
+        if violations:
+            raise ConfigError(violations)
         self.problem = Gemm(m, n, k, config=GemmConfig(epilogue=Epilogue(store="direct")))
         self.m, self.n, self.k = self.problem.m, self.problem.n, self.problem.k
 

@@ -127,6 +127,18 @@ def adopt(array: Any, name: str = "array", dtype: str | None = None) -> DeviceMa
     TypeError for something that is no array on a device or of no known format, LaunchError for one that is not a
     matrix or lies on another device. The work is ordered on CuPy's current stream, as DLPack prescribes.
     """
+    held, found, family = adopt_array(array, name, dtype)
+    if held.ndim != 2:
+        raise LaunchError(f"{name}: has shape {tuple(held.shape)}; a matrix (two dimensions) is needed")
+    item = held.itemsize
+    if any(stride % item for stride in held.strides):
+        raise LaunchError(f"{name}: strides {held.strides} in bytes are no multiples of the element's {item}")
+    strides = (held.strides[0] // item, held.strides[1] // item)
+    return DeviceMatrix(int(held.data.ptr), tuple(held.shape), strides, found, family, held)
+
+
+def adopt_array(array: Any, name: str = "array", dtype: str | None = None) -> tuple[Any, str, str]:
+    """A caller's array of any rank as (CuPy array, number format, the caller's library); see ``adopt``."""
     cupy = import_cupy()
     family = family_of(array)
     said = str(getattr(array, "dtype", "")).removeprefix("torch.")
@@ -138,8 +150,6 @@ def adopt(array: Any, name: str = "array", dtype: str | None = None) -> DeviceMa
         held = cupy.asarray(array)
     else:
         held = _foreign(array, name, dtype)
-    if held.ndim != 2:
-        raise LaunchError(f"{name}: has shape {tuple(held.shape)}; a matrix (two dimensions) is needed")
     device = int(cupy.cuda.runtime.getDevice())
     if int(held.device.id) != device:
         raise LaunchError(f"{name}: lies on device {held.device.id}, while device {device} is current")
@@ -148,11 +158,7 @@ def adopt(array: Any, name: str = "array", dtype: str | None = None) -> DeviceMa
         if not (found == "u8" and dtype in _FP8):
             raise TypeError(f"{name}: is {found}, and {dtype} was asked for")
         found = dtype
-    item = held.itemsize
-    if any(stride % item for stride in held.strides):
-        raise LaunchError(f"{name}: strides {held.strides} in bytes are no multiples of the element's {item}")
-    strides = (held.strides[0] // item, held.strides[1] // item)
-    return DeviceMatrix(int(held.data.ptr), tuple(held.shape), strides, found, family, held)
+    return held, found, family
 
 
 def give_back(array: Any, family: str) -> Any:

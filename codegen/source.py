@@ -13,8 +13,11 @@ from functools import lru_cache
 from importlib import resources
 
 from stridewright.kernels.config import GemmConfig
+from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper import AddressFunction, Constant, Derivation, Step, derive
+from stridewright.kernels.hopper_rules import kernel_operands, uses_terms
 from stridewright.layout.expression import cpp_expression
+from stridewright.layout.hardware.dtypes import data_type
 
 KERNEL_NAME = "stridewright_gemm"
 """The kernel's extern "C" name in every generated source."""
@@ -35,17 +38,49 @@ def generate(config: GemmConfig) -> str:
     derivation = derive(config)
     before = _assemble(["ptx.cuh"], set())
     taken = {name for name, _ in before}
-    staged_swapped = config.schedule.swap and config.epilogue.store == "tma"
-    epilogue = _EPILOGUES["tma swapped" if staged_swapped else config.epilogue.store]
-    sums = "whole_tiles.cuh" if config.split.kind == "none" else "partial_sums.cuh"
-    after = _assemble([epilogue, sums, "hopper_gemm.cuh"], taken)
     parts = [_header(derivation)]
     parts += [text for _, text in before]
     parts += [_step_source(step) for step in derivation.steps]
     parts.append(_cluster_attribute(config))
-    parts.append(wgmma_wrapper(config.tile.n))
-    parts += [text for _, text in after]
+    parts.append(wgmma_wrapper(config.tile.n, *kernel_operands(config)))
+    if uses_terms(config):
+        parts.append(_activated(config.fusion, taken))
+    parts += [text for _, text in _assemble(_variants(config), taken)]
     return "\n".join(parts)
+
+
+def _variants(config: GemmConfig) -> list[str]:
+    """The files that differ between kernels, in the order in which the source has them, and the kernel."""
+    store, terms = config.epilogue.store, uses_terms(config)
+    epilogue = _EPILOGUES["tma swapped" if config.schedule.swap and store == "tma" else store]
+    if config.fusion.gated:
+        epilogue = "epilogue_gated.cuh"
+    multiply = "multiply_promoted.cuh" if config.pipeline.promote else "multiply.cuh"
+    if config.problem.form == "groups_k":
+        multiply = "multiply_groups.cuh"
+    return [
+        "finish.cuh" if terms else "finish_none.cuh",
+        epilogue,
+        "whole_tiles.cuh" if config.split.kind == "none" else "partial_sums.cuh",
+        multiply,
+        "kernel_terms.cuh" if terms else "kernel_plain.cuh",
+    ]
+
+
+def _activated(fusion: Fusion, taken: set[str]) -> str:
+    """The function that finishes a sum: an activation, or the user's expression, whose words were checked."""
+    expression = fusion.expression or ("x" if fusion.activation == "none" else f"{fusion.activation}(x)")
+    activations = _assemble(["activations.cuh"], taken)[-1][1]
+    return (
+        activations
+        + f"""
+// ======== what is applied to a sum ====================================================================================
+// x is alpha * acc + beta * c + bias; row and col are those of D.
+DEVICE float activated(float acc, float c, float bias, float alpha, float beta, float x, uint32 row, uint32 col) {{
+    return {expression};
+}}
+"""
+    )
 
 
 def _assemble(names: list[str], taken: set[str]) -> list[tuple[str, str]]:
@@ -137,35 +172,41 @@ def _function(function: AddressFunction) -> list[str]:
     ]
 
 
-def wgmma_wrapper(n: int) -> str:
-    """The wrapper of ``wgmma.mma_async.m64nNk16``, bfloat16 times bfloat16 into float32: ``n / 2`` accumulators are
-    read and written.
+def wgmma_wrapper(n: int, a: tuple[str, str] = ("bf16", "k"), b: tuple[str, str] = ("bf16", "k")) -> str:
+    """The wrapper of ``wgmma.mma_async`` for operands of these (format, major): ``n / 2`` accumulators, float32 or of s8
+    int32, are read and written.
 
-    Source: PTX ISA, "wgmma.mma_async". The two immediates 1 scale A and B (no negation), the two 0 say that both are
-    K-major.
+    Source: PTX ISA, "wgmma.mma_async". Immediates 1 scale A and B (no negation), and for 16-bit types two more say which are
+    MN-major; integers have none.
 
     >>> wgmma_wrapper(8).splitlines()[2]
     'DEVICE void wgmma(float (&d)[4], uint64 a, uint64 b, bool accumulate) {'
     """
-    count = n // 2
+    count, kind = n // 2, data_type(a[0])
+    accumulator, letter = ("float", "f") if kind.floating else ("int32", "r")
+    types = f"{'f32' if kind.floating else 's32'}.{a[0]}.{b[0]}"
+    immediates = ["1", "1"] if kind.floating else []
+    immediates += [str(int(major == "mn")) for _, major in (a, b)] if kind.wgmma_mn_major else []
     rows = [", ".join(f"%{i}" for i in range(first, min(first + 16, count))) for first in range(0, count, 16)]
-    operands = [", ".join(f'"+f"(d[{i}])' for i in range(first, min(first + 8, count))) for first in range(0, count, 8)]
+    operands = [
+        ", ".join(f'"+{letter}"(d[{i}])' for i in range(first, min(first + 8, count))) for first in range(0, count, 8)
+    ]
     lines = [
         "// ======== the multiply: one instruction, generated because its operand list has TILE_N / 2 registers ".ljust(
             118, "="
         ),
-        "// d (+)= A B^T for one block of 64 x TILE_N x 16; both operands are read from shared memory through their descriptors.",
-        f"DEVICE void wgmma(float (&d)[{count}], uint64 a, uint64 b, bool accumulate) {{",
+        f"// d (+)= A B^T for one block of 64 x TILE_N x {kind.wgmma_k}; both operands are read from shared memory through their descriptors.",
+        f"DEVICE void wgmma({accumulator} (&d)[{count}], uint64 a, uint64 b, bool accumulate) {{",
         "    asm volatile(",
         '        "{\\n"',
         '        "  .reg .pred accumulate;\\n"',
         f'        "  setp.ne.b32 accumulate, %{count + 2}, 0;\\n"',
-        f'        "  wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16\\n"',
+        f'        "  wgmma.mma_async.sync.aligned.m64n{n}k{kind.wgmma_k}.{types}\\n"',
         *(
             f'        "    {"{" if i == 0 else " "}{row}{"}" if i == len(rows) - 1 else ""},\\n"'
             for i, row in enumerate(rows)
         ),
-        f'        "    %{count}, %{count + 1}, accumulate, 1, 1, 0, 0;\\n"',
+        f'        "    {", ".join((f"%{count}", f"%{count + 1}", "accumulate", *immediates))};\\n"',
         '        "}\\n"',
         *(
             f"        {': ' if i == 0 else '  '}{row}{',' if i < len(operands) - 1 else ''}"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation, plain_violations
 
 from . import space
 from .compile_pool import Compiled, CompilePool, Compiler
@@ -179,6 +179,8 @@ def require_kernel(problem: Problem, arch: str) -> None:
     """
     # Plain stores serve every n, so that only what no kernel can do is reported.
     violations = GemmConfig(arch=arch, problem=problem).replace(store="direct").violations()
+    if not violations and arch == "sm_90a":
+        violations = tuple(plain_violations(problem))
     if not violations and "mn" in (problem.a_major, problem.b_major):
         rule = "only K-major operands can be measured: what draws and checks them lies in rows"
         violations = (Violation(parameter="a_major, b_major", value=(problem.a_major, problem.b_major), rule=rule),)

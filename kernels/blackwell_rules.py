@@ -246,6 +246,9 @@ def _not_of_this_family(config: GemmConfig) -> Iterator[Violation]:
         ("hint_b", config.pipeline.hint_b, "none"),
         ("split_kind", config.split.kind, Split().kind),
         ("specialize", config.specialize, ""),
+        ("fusion", config.fusion.name, ""),
+        ("promote", config.pipeline.promote, 0),
+        ("form", config.problem.form, "one"),
     ):
         if value != default:
             yield Violation(

@@ -11,7 +11,9 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Literal
+from typing import Literal, get_args
+
+from .fusion import Fusion
 
 ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a")
 """Architectures that have a kernel here."""
@@ -23,6 +25,7 @@ Hint = Literal["none", "first", "last"]
 SplitKind = Literal["none", "split", "stream"]
 Reduce = Literal["ordered", "atomic"]
 Launch = Literal["static", "clc", "one"]
+Form = Literal["one", "batch", "groups_m", "groups_k"]
 
 
 class _WholeNumbers:
@@ -48,6 +51,10 @@ class Problem(_WholeNumbers):
     d: str = "bf16"
     a_major: Major = "k"
     b_major: Major = "k"
+    form: Form = "one"
+    """``"batch"``: as many products as there are matrices, each with its own A, B and D (or a shared A or B). ``"groups_m"``: the
+    rows of A and D are those of consecutive groups, and each group has its own B. ``"groups_k"``: K is that of consecutive
+    groups, and each has its own D. The groups' sizes lie in device memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +74,9 @@ class Pipeline(_WholeNumbers):
     hint_a: Hint = "none"
     """What L2 is told about A: its lines may be evicted ``"first"``, as for weights that are read once, or ``"last"``."""
     hint_b: Hint = "none"
+    promote: int = 0
+    """Elements of K after which the tensor core's sums are added to float32 ones, a multiple of ``tile.k``; 0: never.
+    Sums of 8-bit floats keep 13 bits in the tensor core (measured on an H200), float32 ones 23."""
     accumulators: int = 1
     """Accumulators in tensor memory (Blackwell): with 2, one is stored while the next tile goes into the other."""
 
@@ -169,6 +179,7 @@ class GemmConfig:
     schedule: Schedule = field(default_factory=Schedule)
     split: Split = field(default_factory=Split)
     epilogue: Epilogue = field(default_factory=Epilogue)
+    fusion: Fusion = field(default_factory=Fusion)
     specialize: str = ""
     """Sizes baked into the source: ``"nk"`` (weights have a shape, tokens do not), ``"mnk"``, or ``""``: all at run time."""
 
@@ -201,9 +212,16 @@ class GemmConfig:
         if schedule.order in ("grouped", "serpentine"):
             order += f"{'_group' if not order else ''}{schedule.group_m}"
         return (
-            f"{self.arch}_{self.problem.a}_{kind}_{tile.m}x{tile.n}x{tile.k}{cluster}"
+            f"{self.arch}_{self._types()}_{kind}_{tile.m}x{tile.n}x{tile.k}{cluster}"
             f"_stages{self.pipeline.stages}{order}_{store}{self._rarely_named()}"
         )
+
+    def _types(self) -> str:
+        """The formats: A's alone, where the others are the same; and the majors that are not K."""
+        problem = self.problem
+        text = problem.a if problem.a == problem.b else f"{problem.a}x{problem.b}"
+        text += f"_{problem.d}" if problem.d != problem.a else ""
+        return text + "".join(f"_{operand}mn" for operand in "ab" if getattr(problem, f"{operand}_major") == "mn")
 
     def _rarely_named(self) -> str:
         """The part of the name for what mostly has its default."""
@@ -214,6 +232,9 @@ class GemmConfig:
             text += "_atomic" if split.reduce == "atomic" else ""
         for operand, hint in (("a", pipeline.hint_a), ("b", pipeline.hint_b)):
             text += "" if hint == "none" else f"_{operand}{hint}"
+        text += f"_promote{pipeline.promote}" if pipeline.promote else ""
+        text += f"_{self.problem.form}" if self.problem.form != "one" else ""
+        text += f"_{self.fusion.name}" if self.fusion.uses_terms else ""
         if self.schedule.producer_registers:
             text += f"_producer{self.schedule.producer_registers}"
         if self.specialize:
@@ -290,6 +311,7 @@ _SHORT_NAMES = {
     "group_m": ("schedule", "group_m"),
     "launch": ("schedule", "launch"),
     "accumulators": ("pipeline", "accumulators"),
+    "promote": ("pipeline", "promote"),
     "pair": ("cluster", "pair"),
     "producer_registers": ("schedule", "producer_registers"),
     "hint_a": ("pipeline", "hint_a"),
@@ -300,7 +322,7 @@ _SHORT_NAMES = {
     "store": ("epilogue", "store"),
     "buffers": ("epilogue", "buffers"),
 }
-_PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "split", "epilogue", "specialize")
+_PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "split", "epilogue", "fusion", "specialize")
 _NO_NUMBERS = ("launch", "pair", "store", "schedule_kind", "swap", "order", "hint_a", "hint_b", "split_kind", "reduce")
 _PART_TYPES = {
     "problem": Problem,
@@ -310,8 +332,12 @@ _PART_TYPES = {
     "schedule": Schedule,
     "split": Split,
     "epilogue": Epilogue,
+    "fusion": Fusion,
 }
-_DTYPES = ("bf16",)
+OPERAND_FORMATS = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
+"""Formats of A and B that wgmma multiplies. tf32 is float32 in memory, rounded to 10 fraction bits on its way."""
+
+RESULT_FORMATS = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "s32")
 
 
 def is_size(value: object) -> bool:
@@ -346,25 +372,47 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
     >>> [str(violation) for violation in problem_violations(Problem(m=0, n=8, k=64))]
     ['m=0: must be at least 1']
     """
-    for operand in ("a", "b", "d"):
+    for operand, formats in (("a", OPERAND_FORMATS), ("b", OPERAND_FORMATS), ("d", RESULT_FORMATS)):
         dtype = getattr(problem, operand)
-        if dtype not in _DTYPES:
-            yield Violation(
-                parameter=operand, value=repr(dtype), rule=f"this type has no kernel yet; there is {', '.join(_DTYPES)}"
-            )
-    for operand in ("a_major", "b_major"):
-        major = getattr(problem, operand)
-        if major == "mn":
+        if dtype not in formats:
+            hint = 'f32 operands are multiplied as "tf32" (10 fraction bits)' if dtype == "f32" else ""
             yield Violation(
                 parameter=operand,
-                value=repr(major),
-                rule="this major has no kernel yet",
-                fix='pass the operand K-major ("k"): each row of A (M, K) and B (N, K) contiguous',
+                value=repr(dtype),
+                rule=f"this type has no kernel; there is {', '.join(formats)}",
+                fix=hint,
             )
-        elif major != "k":
+    yield from _mixture_violations(problem)
+    for operand in ("a_major", "b_major"):
+        major, dtype = getattr(problem, operand), getattr(problem, operand[0])
+        if major not in ("k", "mn"):
             yield Violation(
                 parameter=operand, value=repr(major), rule='must be "k" (rows of K contiguous elements) or "mn"'
             )
+        elif major == "mn" and dtype in ("tf32", "e4m3", "e5m2", "s8"):
+            yield Violation(
+                parameter=operand,
+                value=repr(major),
+                rule=f"wgmma reads {dtype} only K-major (PTX ISA, wgmma: only 16-bit types have transpose bits)",
+                fix='pass it K-major ("k"), or let relayout="copy" transpose it on the device first',
+            )
+    if problem.form not in get_args(Form):
+        words = ", ".join(f'"{word}"' for word in get_args(Form))
+        yield Violation(parameter="form", value=repr(problem.form), rule=f"must be one of {words}")
+    elif problem.form == "groups_m" and problem.a_major == "mn":
+        yield Violation(
+            parameter="a_major",
+            value="'mn'",
+            rule="groups begin at any row of A, and TMA wants the start of what is contiguous at a multiple of 16 bytes",
+            fix='pass A K-major ("k")',
+        )
+    elif problem.form == "groups_k" and (problem.a_major, problem.b_major) != ("mn", "mn"):
+        yield Violation(
+            parameter="a_major" if problem.a_major == "k" else "b_major",
+            value="'k'",
+            rule="groups begin at any element of K, and TMA wants the start of what is contiguous at a multiple of 16 bytes",
+            fix="pass both operands MN-major: for a weight gradient dY^T X that is how they lie",
+        )
     for name in ("m", "n", "k"):
         size = getattr(problem, name)
         if size is None:
@@ -375,13 +423,46 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             yield Violation(parameter=name, value=size, rule="must be at least 1")
         elif size >= 2**31:
             yield Violation(parameter=name, value=size, rule="must be below 2^31 (TMA coordinates are 32-bit signed)")
-        elif name == "k" and size % 8:
-            below, above = size // 8 * 8, (size // 8 + 1) * 8
+
+
+def plain_violations(problem: Problem) -> Iterator[Violation]:
+    """The rules for one plain bf16 product of arrays as they are, without copies: what the tuner and the ladder measure.
+
+    >>> [str(one) for one in plain_violations(Problem(m=8, n=8, k=12))]
+    ['k=12: must be a multiple of 8 for now: TMA wants rows of A and B to start at multiples of 16 bytes, and 12 * 2 bytes is 8 more; nearest 8, 16: pad A and B along K with zeros, which changes no result']
+    """
+    yield from problem_violations(problem)
+    for operand in ("a", "b", "d"):
+        dtype = getattr(problem, operand)
+        if dtype != "bf16" and dtype in (*OPERAND_FORMATS, *RESULT_FORMATS):
             yield Violation(
-                parameter="k",
-                value=size,
-                rule=f"must be a multiple of 8 for now: TMA wants rows of A and B to start at multiples of 16 bytes, and {size} * 2 bytes is {size * 2 % 16} more",
-                fix=f"nearest {', '.join(str(near) for near in (below, above) if near)}: pad A and B along K with zeros, which changes no result",
+                parameter=operand, value=repr(dtype), rule="this type has no kernel here yet; there is bf16"
+            )
+    size = problem.k
+    if is_size(size) and size is not None and size > 0 and size % 8:
+        below, above = size // 8 * 8, (size // 8 + 1) * 8
+        yield Violation(
+            parameter="k",
+            value=size,
+            rule=f"must be a multiple of 8 for now: TMA wants rows of A and B to start at multiples of 16 bytes, and {size} * 2 bytes is {size * 2 % 16} more",
+            fix=f"nearest {', '.join(str(near) for near in (below, above) if near)}: pad A and B along K with zeros, which changes no result",
+        )
+
+
+def _mixture_violations(problem: Problem) -> Iterator[Violation]:
+    """What of the formats does not go together."""
+    eight = ("e4m3", "e5m2")
+    if problem.a in OPERAND_FORMATS and problem.b in OPERAND_FORMATS:
+        if problem.a != problem.b and not (problem.a in eight and problem.b in eight):
+            yield Violation(
+                parameter="b",
+                value=repr(problem.b),
+                rule=f"wgmma multiplies operands of one type, or e4m3 with e5m2, and a is {problem.a}",
+                fix=f'b="{problem.a}"',
+            )
+        if problem.d == "s32" and problem.a != "s8":
+            yield Violation(
+                parameter="d", value="'s32'", rule=f"is what sums of s8 are, and a is {problem.a}", fix='d="f32"'
             )
 
 

@@ -32,11 +32,46 @@ from stridewright.layout.hardware.canonical import k_advance, matrix_descriptor
 from stridewright.layout.hardware.fragments import stmatrix_layout, wgmma_d_layout
 
 from .config import GemmConfig
-from .hopper_rules import ALIGNMENT_SLACK, panel_rows, registers, shared_bytes, sharers
+from .hopper_operands import (
+    ELEMENT_BYTES,
+    PANEL_COLUMNS,
+    OperandTile,
+    byte_offsets,
+    operand_tile,
+    panel_k,
+    swizzle_of,
+    swizzled_tile,
+)
+from .hopper_rules import (
+    ALIGNMENT_SLACK,
+    MN_BOX,
+    element_bytes,
+    panel_rows,
+    registers,
+    shared_bytes,
+    sharers,
+    uses_terms,
+)
 
-ELEMENT_BYTES = 2
-PANEL_COLUMNS = 64
-"""Columns of a panel of D in shared memory: 64 elements of 2 bytes are the 128 bytes of the swizzle's span."""
+__all__ = [
+    "ELEMENT_BYTES",
+    "PANEL_COLUMNS",
+    "AddressFunction",
+    "Constant",
+    "Derivation",
+    "OperandTile",
+    "Step",
+    "TensorMaps",
+    "accumulator_columns",
+    "accumulator_rows",
+    "byte_offsets",
+    "derive",
+    "panel_k",
+    "stmatrix_rows",
+    "swizzle_of",
+    "swizzled_tile",
+    "worst_report",
+]
 
 
 @dataclass(frozen=True)
@@ -69,26 +104,6 @@ class Step:
     notes: tuple[str, ...] = ()
     constants: tuple[Constant, ...] = ()
     functions: tuple[AddressFunction, ...] = ()
-
-
-@dataclass(frozen=True)
-class OperandTile:
-    """An operand's tile in shared memory: ``layout`` maps (row, k) to an element offset in its slot."""
-
-    name: str
-    rows: int
-    slice_rows: int
-    """Rows that one CTA of a cluster loads, for itself and for the others that need the same tile."""
-    layout: SwizzledLayout
-    slot_bytes: int
-    descriptor: int
-    step_advance: Layout
-    """k-step of 16 elements -> what is added to the descriptor, in its units of 16 bytes."""
-    panel_bytes: int
-    """Bytes from one panel of 64 elements of K to the next."""
-    block_advance: int
-    """Descriptor units from one block of 64 rows to the next (A only)."""
-    row_bytes: int
 
 
 @dataclass(frozen=True)
@@ -133,8 +148,13 @@ class Derivation:
         a_row_bytes: int | None = None,
         b_row_bytes: int | None = None,
         d_row_bytes: int | None = None,
+        batches: int = 1,
+        a_batch_bytes: int | None = None,
+        b_batch_bytes: int | None = None,
+        d_batch_bytes: int | None = None,
     ) -> TensorMaps:
-        """The tensor maps for a problem's sizes (elements) and row pitches (bytes; dense if None).
+        """The tensor maps for a problem's sizes (elements), its pitches from row to row (MN-major, from one k to the next) and
+        from matrix to matrix of a batch (bytes; dense if None).
 
         Boxes and swizzles follow from the layouts in shared memory: A's and B's from a panel of a slot, or the slice of
         it that one CTA loads; D's from a staging panel, and the tile's last one has a map of its own when it is
@@ -144,103 +164,46 @@ class Derivation:
         (64, 128)
         """
         config = self.config
+        form = config.problem.form
 
-        def tensor_map(rows: int, columns: int, row_bytes: int | None, tile: SwizzledLayout) -> TensorMap:
-            pitch = columns * ELEMENT_BYTES if row_bytes is None else row_bytes
-            tensor = Layout((rows, columns), (pitch // ELEMENT_BYTES, 1))
-            return TensorMap.from_layouts(tensor, tile, "bf16", arch=config.arch)
+        def several(tensor_map: TensorMap, wanted: bool, batch_bytes: int | None) -> TensorMap:
+            """The map of one matrix with a dimension more: from matrix to matrix."""
+            if not wanted:
+                return tensor_map
+            pitch = tensor_map.strides_bytes[0] * tensor_map.shape[1] if batch_bytes is None else batch_bytes
+            return dataclasses.replace(
+                tensor_map,
+                shape=(*tensor_map.shape, max(batches, 1)),
+                strides_bytes=(*tensor_map.strides_bytes, pitch),
+                box=(*tensor_map.box, 1),
+            )
 
-        panel = panel_k(config)
+        def operand_map(operand: OperandTile, rows: int, row_bytes: int | None) -> TensorMap:
+            element = element_bytes(operand.dtype)
+            run = rows if operand.major == "mn" else k
+            pitch = run if row_bytes is None else row_bytes // element
+            tensor = Layout((rows, k), (1, pitch) if operand.major == "mn" else (pitch, 1))
+            return TensorMap.from_layouts(tensor, operand.box, operand.dtype, arch=config.arch)
+
+        def result_map(tile: SwizzledLayout) -> TensorMap:
+            pitch = n if d_row_bytes is None else d_row_bytes // ELEMENT_BYTES
+            made = TensorMap.from_layouts(Layout((m, n), (pitch, 1)), tile, config.problem.d, arch=config.arch)
+            return several(made, form in ("batch", "groups_k"), d_batch_bytes)
+
         d = d_tail = None
         if config.epilogue.store == "tma":
             rows = panel_rows(config)
             tail = 0 if config.schedule.swap else config.tile.n % PANEL_COLUMNS
             full = PANEL_COLUMNS if config.schedule.swap else min(PANEL_COLUMNS, config.tile.n)
-            d = tensor_map(m, n, d_row_bytes, swizzled_tile(rows, full))
-            d_tail = tensor_map(m, n, d_row_bytes, swizzled_tile(rows, tail)) if tail else d
+            d = result_map(swizzled_tile(rows, full))
+            d_tail = result_map(swizzled_tile(rows, tail)) if tail else d
         rows_a, rows_b = (n, m) if config.schedule.swap else (m, n)
         return TensorMaps(
-            a=tensor_map(rows_a, k, a_row_bytes, swizzled_tile(self.a.slice_rows, panel, panel)),
-            b=tensor_map(rows_b, k, b_row_bytes, swizzled_tile(self.b.slice_rows, panel, panel)),
+            a=several(operand_map(self.a, rows_a, a_row_bytes), form == "batch", a_batch_bytes),
+            b=several(operand_map(self.b, rows_b, b_row_bytes), form in ("batch", "groups_m"), b_batch_bytes),
             d=d,
             d_tail=d_tail,
         )
-
-
-def panel_k(config: GemmConfig) -> int:
-    """Elements of K in a panel of a slot, one box of the copy engine: the span of the swizzle. 64 are 128 bytes, and 32,
-    where a slot holds no more, 64 bytes.
-
-    >>> panel_k(GemmConfig().replace(tile_k=128)), panel_k(GemmConfig().replace(tile_k=32))
-    (64, 32)
-    """
-    return min(config.tile.k, 64)
-
-
-def swizzle_of(span: int) -> str:
-    """The swizzle whose span is ``span`` elements of 2 bytes.
-
-    >>> swizzle_of(64), swizzle_of(32)
-    ('128B', '64B')
-    """
-    return f"{span * ELEMENT_BYTES}B"
-
-
-def swizzled_tile(rows: int, columns: int, span: int = 64) -> SwizzledLayout:
-    """A K-major tile of 16-bit elements under a swizzle: (row, column) -> element offset.
-
-    The atom is 8 rows of ``span`` elements, 64 for the 128-byte swizzle; rows beyond it follow after the atom's bytes.
-    ``columns`` is a multiple of the span, or less for a row that does not fill it.
-
-    >>> print(swizzled_tile(128, 64))
-    S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))
-    >>> print(swizzled_tile(64, 8))
-    S<3,3,3> o (64,8):(64,1)
-    >>> print(swizzled_tile(128, 32, 32))
-    S<2,3,3> o ((8,16),(32,1)):((32,256),(1,0))
-    """
-    swizzle = Swizzle(*swizzle_mode(swizzle_of(span)).element_parameters(8 * ELEMENT_BYTES))
-    atom = compose(swizzle, Layout((8, span), (span, 1)))
-    tile: SwizzledLayout = tile_to_shape(atom, (rows, max(columns, span)))
-    if columns >= span:
-        return tile
-    narrow: SwizzledLayout = compose(tile, (rows, columns))
-    return narrow
-
-
-def byte_offsets(layout: SwizzledLayout, element_bytes: int = ELEMENT_BYTES) -> SwizzledLayout:
-    """The same map from coordinates, to byte offsets instead of element offsets.
-
-    >>> print(byte_offsets(swizzled_tile(128, 64)))
-    S<3,4,3> o ((8,16),(64,1)):((128,1024),(2,0))
-    """
-    bytes_of_element = Layout(cosize(layout.layout), element_bytes)
-    inner = compose(bytes_of_element, layout.layout)
-    swizzle = layout.swizzle
-    shift = element_bytes.bit_length() - 1
-    scaled = Swizzle(swizzle.bits, swizzle.base + shift, swizzle.shift)
-    return SwizzledLayout(scaled, layout.offset * element_bytes, inner)
-
-
-def _operand(name: str, rows: int, parts: int, config: GemmConfig) -> OperandTile:
-    layout = swizzled_tile(rows, config.tile.k, panel_k(config))
-
-    def advance(row: int, k: int) -> int:
-        """Descriptor units between (0, 0) and (row, k), before the swizzle: the hardware applies that to the final address."""
-        return int(layout.layout(row, k)) * ELEMENT_BYTES >> 4
-
-    return OperandTile(
-        name=name,
-        rows=rows,
-        slice_rows=rows // parts,
-        layout=layout,
-        slot_bytes=cosize(layout.layout) * ELEMENT_BYTES,
-        descriptor=matrix_descriptor(layout, dtype="bf16", arch=config.arch, major="k", address=0),
-        step_advance=k_advance(layout, dtype="bf16", arch=config.arch, major="k"),
-        panel_bytes=cosize(layout.layout) * ELEMENT_BYTES * panel_k(config) // config.tile.k,
-        block_advance=advance(64, 0) if rows > 64 else 0,
-        row_bytes=int(layout.layout(1, 0)) * ELEMENT_BYTES,
-    )
 
 
 def accumulator_rows(accumulator: Layout) -> Layout:
@@ -302,10 +265,7 @@ def derive(config: GemmConfig) -> Derivation:
     '0x4000004000010000'
     """
     config.require_valid()
-    a, b = (
-        _operand("A", config.tile.m, config.cluster.n, config),
-        _operand("B", config.tile.n, config.cluster.m, config),
-    )
+    a, b = operand_tile("A", config), operand_tile("B", config)
     accumulator = wgmma_d_layout(config.tile.n)
     staging = addresses = report = None
     if config.epilogue.store == "tma":
@@ -367,7 +327,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
         title="The tile, and who computes it",
         notes=(
             f"A CTA computes {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements.",
-            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // sharers(config)} rows each, wgmma m64n{tile.n}k16: "
+            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // sharers(config)} rows each, wgmma m64n{tile.n}k{32 // element_bytes(a.dtype)}: "
             f"{tile.m * tile.n // (sharers(config) * 128)} accumulator registers a thread.",
             f"setmaxnreg takes registers from the producer's threads ({producer_registers}) and gives them to the consumers' ({consumer_registers}).",
         ),
@@ -376,6 +336,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("int", "TILE_N", tile.n),
             Constant("int", "TILE_K", tile.k),
             Constant("int", "PANEL_K", panel_k(config)),
+            Constant("int", "K_STEPS", size(a.step_advance)),
             Constant("bool", "SWAPPED", int(config.schedule.swap)),
             Constant("int", "STAGES", config.pipeline.stages),
             Constant("int", "CONSUMERS", consumers),
@@ -392,6 +353,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("bool", "SPLIT", int(config.split.kind != "none")),
             Constant("bool", "ATOMIC", int(config.split.reduce == "atomic")),
             *(Constant("uint32", f"FIXED_{name.upper()}", _baked(config, name)) for name in "mnk"),
+            *_formats(config),
             Constant("int", "TURN_BARRIERS", 1 + consumers),
             Constant("int", "PARTIAL_SUMS_BARRIER", 3 + consumers),
             Constant("int", "PRODUCER_REGISTERS", producer_registers),
@@ -418,7 +380,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
     )
     if config.epilogue.store == "tma":
         yield _staging_step(derivation)
-    if config.epilogue.store == "direct" or config.split.kind != "none":
+    if config.epilogue.store == "direct" or config.split.kind != "none" or uses_terms(config):
         yield _direct_step(derivation)
 
 
@@ -430,12 +392,50 @@ def _baked(config: GemmConfig, name: str) -> int:
     return 0 if value is None else int(value)
 
 
+_FORMATS = {name: f"FORMAT_{name.upper()}" for name in ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "s32")}
+
+
+def _formats(config: GemmConfig) -> Iterator[Constant]:
+    """What the elements are, and what is done to the sums."""
+    problem, fusion = config.problem, config.fusion
+    yield Constant("Format", "D_FORMAT", _FORMATS[problem.d])
+    yield Constant("bool", "INTEGER", int(problem.a == "s8"))
+    yield Constant("Form", "FORM", f"FORM_{problem.form.upper()}")
+    if not uses_terms(config):
+        return
+    yield Constant("bool", "ALPHA", int(fusion.alpha))
+    yield Constant("bool", "HAS_C", int(bool(fusion.c)))
+    yield Constant("Format", "C_FORMAT", _FORMATS[fusion.c or "f32"])
+    yield Constant("Bias", "BIAS", f"BIAS_{fusion.bias.upper() or 'NONE'}")
+    yield Constant("Format", "BIAS_FORMAT", _FORMATS[fusion.bias_format])
+    for name, value in (
+        ("GATED", fusion.gated),
+        ("AUX", fusion.aux),
+        ("AMAX", fusion.amax),
+        ("SCALE_D", fusion.scale_d),
+    ):
+        yield Constant("bool", name, int(value))
+    for name, kind in (("SCALES_A", fusion.scale_a), ("SCALES_B", fusion.scale_b)):
+        yield Constant("Scales", name, f"SCALES_{kind.upper() or 'NONE'}")
+    yield Constant("int", "PROMOTE_SLOTS", config.pipeline.promote // config.tile.k)
+
+
+def _box(operand: OperandTile, config: GemmConfig) -> str:
+    """A box of the copy engine in words: elements, innermost first."""
+    if operand.major == "mn":
+        return f"{MN_BOX} x {config.tile.k} elements, swizzle 128B"
+    panel = panel_k(config)
+    return f"{panel} x {operand.slice_rows} elements, swizzle {swizzle_of(panel, element_bytes(operand.dtype))}"
+
+
 def _operand_step(operand: OperandTile, config: GemmConfig) -> Step:
-    name, panel = operand.name, panel_k(config)
+    name, box = operand.name, _box(operand, config)
     constants = [
         Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
         Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
         Constant("uint32", f"{name}_PANEL_BYTES", operand.panel_bytes),
+        Constant("int", f"{name}_BOXES", operand.boxes),
+        Constant("bool", f"{name}_MN", int(operand.major == "mn")),
         Constant("uint32", f"{name}_ROW_BYTES", operand.row_bytes),
         Constant("uint32", f"{name}_SLICE_ROWS", operand.slice_rows),
     ]
@@ -445,13 +445,13 @@ def _operand_step(operand: OperandTile, config: GemmConfig) -> Step:
         title=f"A slot of {name}",
         layouts=(
             (f"({'m' if name == 'A' else 'n'}, k) -> element of the slot", str(operand.layout)),
-            ("the same in bytes", str(byte_offsets(operand.layout))),
+            ("the same in bytes", str(byte_offsets(operand.layout, element_bytes(operand.dtype)))),
         ),
         notes=(
-            f"TMA: {config.tile.k // panel} x box {panel} x {operand.slice_rows} elements, swizzle {swizzle_of(panel)}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
-            f"Matrix descriptor at address 0: {operand.descriptor:#018x}, K-major.",
+            f"TMA: {operand.boxes} x box {box}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
+            f"Matrix descriptor at address 0: {operand.descriptor:#018x}, {operand.major.upper()}-major.",
             *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, "sm_90a").explain().splitlines()),
-            "Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:",
+            f"Each k-step of {32 // element_bytes(operand.dtype)} elements adds to the descriptor, in its units of 16 bytes:",
             f"  step -> {operand.step_advance}",
         ),
         constants=tuple(constants),
@@ -489,16 +489,28 @@ def _staging_step(derivation: Derivation) -> Step:
             Constant("int", "PANEL_BYTES", panel_rows(config) * 2 * PANEL_COLUMNS),
             Constant("int", "STAGING_BUFFERS", config.epilogue.buffers),
         ),
-        functions=(AddressFunction("staging_offset", ("lane", "warp", "step"), addresses, "bytes"),),
+        functions=(
+            AddressFunction("staging_offset", ("lane", "warp", "step"), addresses, "bytes"),
+            *(() if swapped else (AddressFunction("staging_chunk", ("row", "chunk"), _chunks(staging), "bytes"),)),
+        ),
     )
 
 
+def _chunks(staging: SwizzledLayout) -> SwizzledLayout:
+    """(row, 16-byte chunk of it) of a panel -> byte offset."""
+    in_bytes = byte_offsets(staging)
+    rows = size(in_bytes.layout[0])
+    chunks: SwizzledLayout = compose(in_bytes, Layout((rows, PANEL_COLUMNS // 8), (1, rows * 8)))
+    return chunks
+
+
 def _direct_step(derivation: Derivation) -> Step:
-    accumulator = derivation.accumulator
+    accumulator, config = derivation.accumulator, derivation.config
+    title = "From partial sums to D, by plain stores" if config.split.kind != "none" else "Where each sum belongs in D"
+    if config.epilogue.store == "direct":
+        title = "From accumulators to D, by plain stores"
     return Step(
-        title="From accumulators to D, by plain stores"
-        if derivation.config.epilogue.store == "direct"
-        else "From partial sums to D, by plain stores",
+        title=title,
         layouts=(("accumulator: (thread, value) -> m + 64 n", str(accumulator)),),
         functions=(
             AddressFunction("accumulator_row", ("thread", "value"), accumulator_rows(accumulator), "rows"),

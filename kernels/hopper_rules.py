@@ -5,10 +5,27 @@ Knows the chip's limits and the kernel family of ``cuda/hopper_gemm.cuh``; knows
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import get_args
 
-from .config import Cluster, GemmConfig, Hint, Order, Reduce, SplitKind, Violation, is_size, problem_violations
+from stridewright.layout.hardware.dtypes import data_type
+from stridewright.layout.hardware.fragments import wgmma_n_values
+
+from .config import (
+    Cluster,
+    GemmConfig,
+    Hint,
+    Order,
+    Problem,
+    Reduce,
+    SplitKind,
+    Violation,
+    is_size,
+    problem_violations,
+)
+from .fusion import Fusion
+from .hopper_fusion_rules import fusion_violations
 
 WARPGROUP = 128
 """Threads of a warpgroup: four warps, the unit that issues wgmma (PTX ISA, "Warpgroup")."""
@@ -39,6 +56,15 @@ MAXIMUM_ACCUMULATORS_OF_THREE = 96
 MAXIMUM_ACCUMULATORS_SPLIT = 128
 """The same where tiles are shared among CTAs: NVRTC 13.0 spills at 200 with one consumer."""
 
+MAXIMUM_ACCUMULATORS_TERMS = (200, 128, 96, 64, 32)
+"""Accumulators beside what finishing a sum needs, by how many more addresses that is (C, aux, amax, scales); the figures
+of this family were found by compiling random mixtures with NVRTC 13.0 (benchmarks/breadth_hopper.py --compile)."""
+MAXIMUM_ACCUMULATORS_TERMS_DIRECT = 96
+MAXIMUM_ACCUMULATORS_TERMS_SPLIT = 64
+MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 32
+MAXIMUM_ACCUMULATORS_PROMOTED = 64
+"""Of each of the two sets of sums that a promoted tile has."""
+
 _REGISTER_POOL = {1: 336, 2: 504, 3: 512}
 """By consumer warpgroups: registers that one thread of each warpgroup has together when the CTA starts."""
 
@@ -46,7 +72,11 @@ _PRODUCER_REGISTERS = {1: 56, 2: 40, 3: 32}
 
 TILE_ROWS = (64, 128, 192, 256)
 SLOT_DEPTHS = (32, 64, 128, 256)
-"""Elements of K in a slot: 64 is the 128 bytes of the widest swizzle's span, 32 the 64 bytes of the next."""
+"""Elements of K in a slot, if they have 16 bits: 64 is the 128 bytes of the widest swizzle's span, 32 the 64 bytes of the
+next. Of 8-bit elements twice as many, of 32-bit ones half."""
+
+MN_BOX = 64
+"""Rows of a box of an MN-major operand: the 128 bytes of the swizzle's span. (Only 16-bit types can be MN-major.)"""
 
 MAXIMUM_PARTS = 128
 """CTAs (or clusters) that share a tile's K; there are 132 SMs."""
@@ -77,6 +107,11 @@ def most_accumulators(config: GemmConfig) -> int:
     >>> most_accumulators(GemmConfig()), most_accumulators(GemmConfig().replace(cluster_m=2))
     (208, 200)
     """
+    if config.pipeline.promote:
+        most = _most_beside_terms(config)
+        return min(MAXIMUM_ACCUMULATORS_PROMOTED, most if most >= MAXIMUM_ACCUMULATORS_TERMS[2] else most // 2)
+    if uses_terms(config):
+        return _most_beside_terms(config)
     if config.schedule.consumers == 3:
         return MAXIMUM_ACCUMULATORS_OF_THREE
     if config.split.kind != "none":
@@ -88,6 +123,22 @@ def most_accumulators(config: GemmConfig) -> int:
     return MAXIMUM_ACCUMULATORS if plain else MAXIMUM_ACCUMULATORS_OF_MUCH_STATE
 
 
+def _most_beside_terms(config: GemmConfig) -> int:
+    """The same beside what finishing a sum needs: addresses of C, of scales, of what is written beside D."""
+    fusion = config.fusion
+    addresses = sum(map(bool, (fusion.c, fusion.aux, fusion.amax, fusion.scale_a, fusion.scale_b)))
+    most = MAXIMUM_ACCUMULATORS_TERMS[min(addresses, 4)]
+    if config.problem.form != "one" or config.schedule.order == "hilbert":
+        most = min(most, MAXIMUM_ACCUMULATORS_TERMS[1])
+    if config.schedule.consumers == 3:
+        return min(most, MAXIMUM_ACCUMULATORS_TERMS_OF_THREE)
+    if config.split.kind != "none":
+        return min(most, MAXIMUM_ACCUMULATORS_TERMS_SPLIT)
+    if config.epilogue.store == "direct":
+        return min(most, MAXIMUM_ACCUMULATORS_TERMS_DIRECT)
+    return most
+
+
 def least_producer_registers(config: GemmConfig) -> int:
     """Registers in which the producer's loop state fits: 24, or 40 where it holds the cluster's masks, policies of L2,
     shares of K or a table of tiles too.
@@ -96,6 +147,7 @@ def least_producer_registers(config: GemmConfig) -> int:
     (24, 40)
     """
     hinted = config.pipeline.hint_a != "none" or config.pipeline.hint_b != "none"
+    hinted = hinted or config.problem.form != "one" or "mn" in (config.problem.a_major, config.problem.b_major)
     much = hinted or config.cluster != Cluster() or config.split.kind != "none" or config.schedule.order == "hilbert"
     return 40 if much else 24
 
@@ -127,6 +179,53 @@ def registers(config: GemmConfig) -> tuple[int, int]:
     return producer, min(share // 8 * 8, 240)
 
 
+def element_bytes(dtype: str) -> int:
+    """Bytes of an element in memory.
+
+    >>> element_bytes("bf16"), element_bytes("e4m3"), element_bytes("tf32")
+    (2, 1, 4)
+    """
+    return data_type(dtype).bits // 8
+
+
+def kernel_operands(config: GemmConfig) -> tuple[tuple[str, str], tuple[str, str]]:
+    """(format, major) of what the kernel calls A and B: with operands swapped, the problem's B and A.
+
+    >>> kernel_operands(GemmConfig())
+    (('bf16', 'k'), ('bf16', 'k'))
+    """
+    problem = config.problem
+    a, b = (problem.a, problem.a_major), (problem.b, problem.b_major)
+    return (b, a) if config.schedule.swap else (a, b)
+
+
+def slot_rows(rows: int, major: str) -> int:
+    """Rows of an operand's tile that a slot holds: MN-major, they come in boxes of 64.
+
+    >>> slot_rows(40, "k"), slot_rows(40, "mn")
+    (40, 64)
+    """
+    return rows if major == "k" else -(-rows // MN_BOX) * MN_BOX
+
+
+def slot_depths(dtype: str) -> tuple[int, ...]:
+    """Elements of K that a slot may hold.
+
+    >>> slot_depths("bf16"), slot_depths("e4m3")
+    ((32, 64, 128, 256), (64, 128, 256, 512))
+    """
+    return tuple(depth * 2 // element_bytes(dtype) for depth in SLOT_DEPTHS)
+
+
+def uses_terms(config: GemmConfig) -> bool:
+    """Whether the kernel's launch takes more than A and B: what is fused, scales, a batch, groups.
+
+    >>> uses_terms(GemmConfig()), uses_terms(GemmConfig().replace(fusion=Fusion(bias="n")))
+    (False, True)
+    """
+    return config.fusion.uses_terms or config.problem.form != "one" or config.pipeline.promote > 0
+
+
 def panel_rows(config: GemmConfig) -> int:
     """Rows of a panel of D in shared memory: a block's 64, or with operands swapped the tile's part of M.
 
@@ -142,12 +241,13 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
     >>> shared_bytes(GemmConfig())
     {'tiles of A': 65536, 'tiles of B': 131072, 'staging of D': 32768, 'barriers': 64}
     """
-    element = 2
     tile, stages = config.tile, config.pipeline.stages
     staged = config.epilogue.store == "tma"
+    (type_a, major_a), (type_b, major_b) = kernel_operands(config)
+    rows_a, rows_b = slot_rows(tile.m, major_a), slot_rows(tile.n, major_b)
     return {
-        "tiles of A": stages * tile.m * tile.k * element,
-        "tiles of B": -(-stages * tile.n * tile.k * element // 1024) * 1024,
+        "tiles of A": stages * rows_a * tile.k * element_bytes(type_a),
+        "tiles of B": -(-stages * rows_b * tile.k * element_bytes(type_b) // 1024) * 1024,
         "staging of D": config.schedule.consumers * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
         "barriers": 2 * 8 * stages,
     }
@@ -155,7 +255,14 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
 
 def violations(config: GemmConfig) -> Iterator[Violation]:
     tile, schedule, epilogue, problem = config.tile, config.schedule, config.epilogue, config.problem
-    yield from problem_violations(problem)
+    wrong = list(problem_violations(problem))
+    yield from wrong
+    unknown = {violation.parameter for violation in wrong} & {"a", "b", "d", "a_major", "b_major", "form"}
+    if unknown:
+        # Bytes of slots follow from these; the other rules are those of the plainest problem.
+        plain_problem = dataclasses.replace(Problem(), m=problem.m, n=problem.n, k=problem.k)
+        config = dataclasses.replace(config, problem=plain_problem, fusion=Fusion())
+        problem = plain_problem
     for name, value, plain in (
         ("accumulators", config.pipeline.accumulators, 1),
         ("pair", config.cluster.pair, False),
@@ -198,8 +305,19 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
             rule=f"must be {', '.join('x'.join(map(str, one)) for one in clusters)}",
         )
     else:
-        for name, size, parts in (("tile_m", tile.m, cluster[1]), ("tile_n", tile.n, cluster[0])):
-            if parts > 1 and size % (8 * parts):
+        (_, major_a), (_, major_b) = kernel_operands(config)
+        for name, size, parts, major in (
+            ("tile_m", tile.m, cluster[1], major_a),
+            ("tile_n", tile.n, cluster[0], major_b),
+        ):
+            if parts > 1 and major == "mn" and size % (MN_BOX * parts):
+                yield Violation(
+                    parameter=name,
+                    value=size,
+                    rule=f"{parts} CTAs of a cluster load a slice each of an MN-major operand, whole boxes of {MN_BOX} rows: must be a multiple of {MN_BOX * parts}",
+                    fix=nearest(size, MN_BOX * parts, MN_BOX * parts, 256),
+                )
+            elif parts > 1 and size % (8 * parts):
                 yield Violation(
                     parameter=name,
                     value=size,
@@ -216,20 +334,25 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be 64, 128, 192 or 256 (wgmma M is 64)",
             fix="nearest " + ", ".join(map(str, sorted(near))),
         )
-    if tile.n % 8 or not 8 <= tile.n <= 256:
+    widths = wgmma_n_values(problem.a)
+    if tile.n not in widths:
         tile_fits = False
+        near = sorted(widths, key=lambda width: abs(width - tile.n))[:2] if is_size(tile.n) else []
         yield Violation(
             parameter="tile_n",
             value=tile.n,
-            rule="must be a multiple of 8 and at most 256 (wgmma N, bf16)",
-            fix=nearest(tile.n, 8, 8, 256),
+            rule=f"must be {'8, 16, 24 or a multiple of 16' if problem.a == 's8' else 'a multiple of 8'} and at most 256 (wgmma N, {problem.a})",
+            fix="nearest " + ", ".join(map(str, sorted(near)))
+            if 8 < tile.n < 256
+            else f"nearest {min(max(tile.n, 8), 256)}",
         )
-    if tile.k not in SLOT_DEPTHS:
+    depths = slot_depths(problem.a)
+    if tile.k not in depths:
         tile_fits = False
         yield Violation(
             parameter="tile_k",
             value=tile.k,
-            rule="must be 32, 64, 128 or 256: a slot holds panels of 64 elements of K, the 128 bytes of the swizzle's span, or one of 32",
+            rule=f"must be {', '.join(map(str, depths[:-1]))} or {depths[-1]}: a slot holds panels of {depths[1]} elements of K, the 128 bytes of the swizzle's span, or one of {depths[0]}",
         )
     if not 2 <= config.pipeline.stages <= MAXIMUM_STAGES:
         tile_fits = False
@@ -250,13 +373,20 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be from 1 to 4 panels",
             fix=nearest(epilogue.buffers, 1, 1, 4),
         )
-    if epilogue.store == "tma" and is_size(problem.n) and problem.n is not None and problem.n * 2 % 16:
+    if (
+        epilogue.store == "tma"
+        and is_size(problem.n)
+        and problem.n is not None
+        and problem.n * 2 % 16
+        and problem.d in ("bf16", "f16")
+    ):
         yield Violation(
             parameter="store",
             value="'tma'",
             rule=f"TMA stores whole 16-byte chunks, and a row of D has n * 2 = {problem.n * 2} bytes: it would write past the row's end",
             fix='"direct" works',
         )
+    yield from fusion_violations(config)
     if tile_fits and schedule.consumers in (1, 2, 3):
         yield from _capacity_violations(config)
 

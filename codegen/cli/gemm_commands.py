@@ -111,6 +111,9 @@ def make_gemm(
     """
     from stridewright.codegen.gemm import Gemm
 
+    for name, size in (("m", m), ("n", n)):
+        if size < 1:
+            raise ValueError(f"{name}={size}: must be at least 1: there is nothing to compute, and nothing to check")
     changes = parse_settings(settings)
     if rung is not None:
         return ladder_rung(rung, (m, n, k), dtype, d_dtype, (a_major, b_major), arch, changes)

@@ -1,16 +1,25 @@
-// Epilogue for rows that TMA cannot store (N * 2 bytes is no multiple of 16, or D is not 16-byte aligned): plain, predicated stores.
+// Epilogue for what TMA cannot store (a row's bytes are no multiple of 16, D is not 16-byte aligned) or stmatrix cannot stage (elements that have not 16 bits):
+// plain, predicated stores.
 #pragma once
 #include "output.cuh"
 
 struct Epilogue {
-    bf16 *d;
+    Out *d;
     uint64 d_row_stride;    // elements
+    uint64 d_batch_stride;
+    uint64 offset;          // of this batch
     uint32 m, n;
 
-    DEVICE Epilogue(const Output &output, uint32, uint32, uint32 m, uint32 n) : d(output.d), d_row_stride(output.d_row_stride), m(m), n(n) {}
+    DEVICE Epilogue(const Output &output, uint32, uint32, uint32 m, uint32 n) : d(output.d), d_row_stride(output.d_row_stride), d_batch_stride(output.d_batch_stride), offset(0), m(m), n(n) {}
+
+    // What is stored next belongs to this batch, and its rows end there.
+    DEVICE void move_to(uint32 batch, uint32 row_end) {
+        if (SEVERAL_D) offset = batch * d_batch_stride;
+        m = row_end;
+    }
 
     // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(row, column).
-    DEVICE void store(const float (&accumulators)[TILE_N / 2], uint32 row, uint32 column) {
+    template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         // The map from (thread, value) to (row, column) is linear, so the thread's part and the value's, a constant, are taken apart:
         // one pointer serves all stores.
         const uint32 thread = threadIdx.x % 128;
@@ -18,13 +27,13 @@ struct Epilogue {
         const uint32 first_column = column + accumulator_column(thread, 0);
         const uint64 row_stride = SWAPPED ? 1 : d_row_stride;    // with operands swapped, the accumulators' columns are D's rows
         const uint64 column_stride = SWAPPED ? d_row_stride : 1;
-        bf16 *const first = d + first_row * row_stride + first_column * column_stride;
+        Out *const first = d + (SEVERAL_D ? offset : 0) + first_row * row_stride + first_column * column_stride;
         #pragma unroll
         for (int value = 0; value < TILE_N / 2; ++value) {
             const uint32 down = accumulator_row(0, value);
             const uint32 right = accumulator_column(0, value);
             if (first_row + down < m && first_column + right < n) {
-                first[down * row_stride + right * column_stride] = static_cast<bf16>(pack_bf16(accumulators[value], 0.0f));
+                first[down * row_stride + right * column_stride] = converted<D_FORMAT>(accumulators[value]);
             }
         }
     }

@@ -1,4 +1,4 @@
-// Epilogue: accumulators -> bfloat16 -> panels of 64 x 64 elements in swizzled shared memory -> TMA stores that run under the next tile.
+// Epilogue: accumulators -> 16-bit elements -> panels of 64 x 64 elements in swizzled shared memory -> TMA stores that run under the next tile.
 #pragma once
 #include "output.cuh"
 
@@ -7,14 +7,17 @@ struct Epilogue {
     const TensorMap *map_tail;    // box of 64 rows x TAIL_COLUMNS: the tile's last panel, so that the next tile is not overwritten
     uint32 staging;               // this warpgroup's STAGING_BUFFERS panels
     uint32 barrier;               // this warpgroup's named barrier; 0 is the whole CTA's
+    Out *d;                       // plain stores: rows that end inside a panel because another group's begin
+    uint64 d_row_stride;
     uint32 m, n;
     uint32 buffer;
+    uint32 batch;
 
     DEVICE Epilogue(const Output &output, uint32 shared, uint32 consumer, uint32 m, uint32 n)
-        : map(output.map), map_tail(output.map_tail), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer), m(m), n(n), buffer(0) {}
+        : map(output.map), map_tail(output.map_tail), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer), d(output.d), d_row_stride(output.d_row_stride), m(m), n(n), buffer(0), batch(0) {}
 
     // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(row, column).
-    DEVICE void store(const float (&accumulators)[TILE_N / 2], uint32 row, uint32 column) {
+    template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         const uint32 warp = (threadIdx.x / 32) % 4;
         const uint32 lane = threadIdx.x % 32;
         if (row >= m) return;
@@ -34,22 +37,47 @@ struct Epilogue {
                 const int first = (panel * PANEL_COLUMNS + step * 16) / 2;    // accumulators[first..first+8): 16 columns
                 const uint32 address = shared + staging_offset(lane, warp, step);
                 if (first + 8 <= TILE_N / 2) {
-                    stmatrix_x4(address, pack_bf16(accumulators[first + 0], accumulators[first + 1]), pack_bf16(accumulators[first + 2], accumulators[first + 3]),
-                                pack_bf16(accumulators[first + 4], accumulators[first + 5]), pack_bf16(accumulators[first + 6], accumulators[first + 7]));
+                    stmatrix_x4(address, pack_out(accumulators[first + 0], accumulators[first + 1]), pack_out(accumulators[first + 2], accumulators[first + 3]),
+                                pack_out(accumulators[first + 4], accumulators[first + 5]), pack_out(accumulators[first + 6], accumulators[first + 7]));
                 } else if (first + 4 <= TILE_N / 2) {
-                    stmatrix_x2(address, pack_bf16(accumulators[first + 0], accumulators[first + 1]), pack_bf16(accumulators[first + 2], accumulators[first + 3]));
+                    stmatrix_x2(address, pack_out(accumulators[first + 0], accumulators[first + 1]), pack_out(accumulators[first + 2], accumulators[first + 3]));
                 }
             }
 
             fence_async_proxy();
             named_barrier_sync<128>(barrier);
+            const bool partial = FORM == FORM_GROUPS_M && row + 64 > m;
+            if (partial) store_rows(shared, row, first_column, column + TILE_N);
             if (threadIdx.x % 128 == 0) {
                 const bool tail = TAIL_COLUMNS != 0 && panel == PANELS - 1;
-                tma_store_2d(tail ? map_tail : map, shared, first_column, row);
+                if (!partial) {
+                    if (SEVERAL_D) {
+                        tma_store_3d(tail ? map_tail : map, shared, first_column, row, batch);
+                    } else {
+                        tma_store_2d(tail ? map_tail : map, shared, first_column, row);
+                    }
+                }
                 tma_store_commit();
             }
             buffer = buffer + 1 == STAGING_BUFFERS ? 0 : buffer + 1;
         }
+    }
+
+    // The rows of a panel up to this group's last one, 16 bytes a thread at a time: the copy engine would write on into the next group's.
+    DEVICE void store_rows(uint32 shared, uint32 row, uint32 first_column, uint32 column_end) const {
+        const uint32 chunk = threadIdx.x % (PANEL_COLUMNS / 8);
+        const uint32 column = first_column + chunk * 8;
+        for (uint32 down = threadIdx.x % 128 / (PANEL_COLUMNS / 8); row + down < m; down += 128 / (PANEL_COLUMNS / 8)) {
+            if (down < 64 && column < n && column < column_end) {
+                shared_to_global_16(d + (row + down) * d_row_stride + column, shared + staging_chunk(down, chunk));
+            }
+        }
+    }
+
+    // What is stored next belongs to this batch, and its rows end there.
+    DEVICE void move_to(uint32 next_batch, uint32 row_end) {
+        batch = next_batch;
+        m = row_end;
     }
 
     // Shared memory must outlive the stores that read it. Their writes are waited for by whoever waits for the grid.

@@ -8,12 +8,13 @@ struct Epilogue {
     uint32 barrier;          // this warpgroup's named barrier; 0 is the whole CTA's
     uint32 m, n;             // of the swapped problem: m counts columns of D
     uint32 buffer;
+    uint32 batch;
 
     DEVICE Epilogue(const Output &output, uint32 shared, uint32 consumer, uint32 m, uint32 n)
-        : map(output.map), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer), m(m), n(n), buffer(0) {}
+        : map(output.map), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer), m(m), n(n), buffer(0), batch(0) {}
 
     // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(column, row).
-    DEVICE void store(const float (&accumulators)[TILE_N / 2], uint32 row, uint32 column) {
+    template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         const uint32 warp = (threadIdx.x / 32) % 4;
         const uint32 lane = threadIdx.x % 32;
         if (row >= m || column >= n) return;
@@ -28,21 +29,28 @@ struct Epilogue {
             const int first = step * 8;    // accumulators[first..first+8): 16 rows of D
             const uint32 address = shared + staging_offset(lane, warp, step);
             if (first + 8 <= TILE_N / 2) {
-                stmatrix_x4_transposed(address, pack_bf16(accumulators[first + 0], accumulators[first + 1]), pack_bf16(accumulators[first + 2], accumulators[first + 3]),
-                                       pack_bf16(accumulators[first + 4], accumulators[first + 5]), pack_bf16(accumulators[first + 6], accumulators[first + 7]));
+                stmatrix_x4_transposed(address, pack_out(accumulators[first + 0], accumulators[first + 1]), pack_out(accumulators[first + 2], accumulators[first + 3]),
+                                       pack_out(accumulators[first + 4], accumulators[first + 5]), pack_out(accumulators[first + 6], accumulators[first + 7]));
             } else {
-                stmatrix_x2_transposed(address, pack_bf16(accumulators[first + 0], accumulators[first + 1]), pack_bf16(accumulators[first + 2], accumulators[first + 3]));
+                stmatrix_x2_transposed(address, pack_out(accumulators[first + 0], accumulators[first + 1]), pack_out(accumulators[first + 2], accumulators[first + 3]));
             }
         }
 
         fence_async_proxy();
         named_barrier_sync<128>(barrier);
         if (threadIdx.x % 128 == 0) {
-            tma_store_2d(map, shared, row, column);
+            if (SEVERAL_D) {
+                tma_store_3d(map, shared, row, column, batch);
+            } else {
+                tma_store_2d(map, shared, row, column);
+            }
             tma_store_commit();
         }
         buffer = buffer + 1 == STAGING_BUFFERS ? 0 : buffer + 1;
     }
+
+    // What is stored next belongs to this batch.
+    DEVICE void move_to(uint32 next_batch, uint32) { batch = next_batch; }
 
     // Shared memory must outlive the stores that read it. Their writes are waited for by whoever waits for the grid.
     DEVICE void finish() {

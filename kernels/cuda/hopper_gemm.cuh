@@ -1,4 +1,4 @@
-// D[M,N] = A[M,K] B[N,K]^T on Hopper: bfloat16 in and out, float32 accumulation.
+// D[M,N] = A[M,K] B[N,K]^T on Hopper.
 //
 // One CTA has 1 + CONSUMERS warpgroups. Warpgroup 0 is the producer: one thread of it asks the copy engine for the tiles of A and
 // B, slot after slot around a ring of STAGES slots. The others are consumers, which multiply straight from shared memory and store the
@@ -8,7 +8,6 @@
 // configuration: they stand above, each under a comment that names its layout.
 #pragma once
 #include "pipeline.cuh"
-#include "scheduler.cuh"
 
 struct Tiles {
     uint32 a;    // shared address of slot 0 of A
@@ -27,25 +26,23 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     // Nothing is loaded before that has ended, and nothing is stored before something was loaded.
     dependency_wait();
     for (; more; more = scheduler.take(work)) {
-        const uint32 k_end = (work.first + work.count) * TILE_K;
-        for (uint32 k_first = work.first * TILE_K; k_first < k_end; k_first += TILE_K) {
+        const uint32 k_end = work.first_k() + work.count * TILE_K;
+        for (uint32 k_first = work.first_k(); k_first < k_end; k_first += TILE_K) {
             ring.wait_empty(at);
             const uint32 full = ring.full_barrier(at.slot);
             mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);    // what lies outside the tensors is filled with zeros and counted too
             #pragma unroll
-            for (int panel = 0; panel < TILE_K / PANEL_K; ++panel) {
-                const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + panel * A_PANEL_BYTES + slice_a * A_ROW_BYTES;
-                const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + panel * B_PANEL_BYTES + slice_b * B_ROW_BYTES;
-                const uint32 k_panel = k_first + panel * PANEL_K;
-                if (CLUSTER_N > 1) {
-                    tma_load_2d_multicast<HINT_A>(a, map_a, full, ring.place.row_mask(), policy_a, k_panel, work.row * TILE_M + slice_a);
-                } else {
-                    tma_load_2d<HINT_A>(a, map_a, full, policy_a, k_panel, work.row * TILE_M);
+            for (int box = 0; box < (A_BOXES > B_BOXES ? A_BOXES : B_BOXES); ++box) {
+                // K-major, boxes follow one another along K; MN-major, along the rows.
+                if (box < A_BOXES) {
+                    const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + box * A_PANEL_BYTES + slice_a * A_ROW_BYTES;
+                    const int row = work.first_row() + (CLUSTER_N > 1 ? slice_a : 0) + (A_MN ? box * 64 : 0);
+                    load_box<A_MN, FORM == FORM_BATCH, (CLUSTER_N > 1), HINT_A>(a, map_a, full, ring.place.row_mask(), policy_a, k_first + (A_MN ? 0 : box * PANEL_K), row, work.batch);
                 }
-                if (CLUSTER_M > 1) {
-                    tma_load_2d_multicast<HINT_B>(b, map_b, full, ring.place.column_mask(), policy_b, k_panel, work.column * TILE_N + slice_b);
-                } else {
-                    tma_load_2d<HINT_B>(b, map_b, full, policy_b, k_panel, work.column * TILE_N);
+                if (box < B_BOXES) {
+                    const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + box * B_PANEL_BYTES + slice_b * B_ROW_BYTES;
+                    const int row = work.column * TILE_N + (CLUSTER_M > 1 ? slice_b : 0) + (B_MN ? box * 64 : 0);
+                    load_box<B_MN, FORM == FORM_BATCH || FORM == FORM_GROUPS_M, (CLUSTER_M > 1), HINT_B>(b, map_b, full, ring.place.column_mask(), policy_b, k_first + (B_MN ? 0 : box * PANEL_K), row, work.batch);
                 }
             }
             at.advance();
@@ -54,35 +51,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     if (CLUSTER_SIZE > 1) ring.drain(at);
 }
 
-// Multiplies one slot: TILE_K of the sum for M_BLOCKS blocks of 64 rows. `first` starts the sum instead of adding to it.
-DEVICE void multiply_slot(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 a, uint64 b, bool first) {
-    #pragma unroll
-    for (int step = 0; step < TILE_K / 16; ++step) {
-        #pragma unroll
-        for (int block = 0; block < M_BLOCKS; ++block) {
-            wgmma(accumulators[block], a + block * A_BLOCK_ADVANCE + a_step_advance(step), b + b_step_advance(step), !(first && step == 0));
-        }
-    }
-}
-
-// The sum over k_blocks slots, one after the other.
-DEVICE void multiply_tile(float (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, uint32 k_blocks) {
-    uint32 previous = 0;
-    for (uint32 k_block = 0; k_block < k_blocks; ++k_block) {
-        ring.wait_full(at);
-        wgmma_fence();
-        multiply_slot(accumulators, descriptor_a + at.slot * (A_SLOT_BYTES >> 4), descriptor_b + at.slot * (B_SLOT_BYTES >> 4), k_block == 0);
-        wgmma_commit();
-        if (k_block > 0) {
-            wgmma_wait<1>();    // the multiplies of the slot before are done: it may be refilled
-            ring.release(previous);
-        }
-        previous = at.slot;
-        at.advance();
-    }
-}
-
-DEVICE void consume(Epilogue epilogue, PartialSums partial_sums, Tiles tiles, Ring ring, TileScheduler scheduler, uint32 consumer) {
+DEVICE void consume(Epilogue epilogue, Finish &finish, PartialSums partial_sums, Tiles tiles, Ring ring, TileScheduler scheduler, uint32 consumer) {
     // Cooperative consumers share a tile, each its rows; ping-pong consumers take turns at whole tiles: one multiplies while the other stores.
     const uint32 first_row = PINGPONG ? 0 : consumer * M_BLOCKS * 64;
     // A matrix descriptor holds its address, 18 bits of it, in units of 16 bytes in its low bits, so advancing an operand is an addition.
@@ -99,10 +68,11 @@ DEVICE void consume(Epilogue epilogue, PartialSums partial_sums, Tiles tiles, Ri
     }
     Work work;
     while (scheduler.take(work)) {
-        float accumulators[M_BLOCKS][TILE_N / 2];
+        Accumulator accumulators[M_BLOCKS][TILE_N / 2];
         // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two phases off.
         if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);
-        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work.count);
+        finish.move_to(work.batch, FORM == FORM_GROUPS_M ? work.end : finish.m);
+        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finish, work.first_row() + first_row, work.column * TILE_N);
         const uint32 last = (at.slot + STAGES - 1) % STAGES;
         if (PINGPONG) {
             if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);
@@ -110,25 +80,26 @@ DEVICE void consume(Epilogue epilogue, PartialSums partial_sums, Tiles tiles, Ri
             at.skip(k_blocks);
         }
         wgmma_wait<0>();
-        ring.release(last);
+        if (!PROMOTED && (FORM != FORM_GROUPS_K || work.count > 0)) ring.release(last);    // an empty group used no slot
 
         if (SPLIT && work.count < k_blocks) {
             partial_sums.write(accumulators, work);
             continue;
         }
+        if (FORM != FORM_ONE) epilogue.move_to(work.batch, FORM == FORM_GROUPS_M ? work.end : finish.m);
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) {
-            epilogue.store(accumulators[block], work.row * TILE_M + first_row + block * 64, work.column * TILE_N);
+            finish.store(epilogue, accumulators[block], work.first_row() + first_row + block * 64, work.column * TILE_N);
         }
     }
     if (SPLIT) partial_sums.finish();
     epilogue.finish();
+    finish.end();
 }
 
-extern "C" __global__ void CLUSTER_ATTRIBUTE __launch_bounds__(THREADS, 1)
-stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_constant__ TensorMap tensor_map_b, const __grid_constant__ TensorMap tensor_map_d,
-                  const __grid_constant__ TensorMap tensor_map_d_tail, bf16 *d, uint64 d_row_stride, uint32 m_given, uint32 n_given, uint32 k_given,
-                  const uint32 *order, Float4 *partials, uint32 *counters, uint32 shared_blocks) {
+// One CTA. The tensor maps are the kernel's parameters: the copy engine wants to find them there.
+DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, Output output, uint32 m_given, uint32 n_given, uint32 k_given, const uint32 *order, Four *partials,
+                 uint32 *counters, uint32 shared_blocks, const Terms &terms) {
     extern __shared__ uint8 dynamic_shared[];
     // The swizzle acts on address bits, so tiles start at multiples of 1024 bytes. The launch asks for 1023 bytes more than the map below.
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
@@ -138,7 +109,8 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
     const uint32 m = FIXED_M ? FIXED_M : m_given;    // a size baked in is not 0
     const uint32 n = FIXED_N ? FIXED_N : n_given;
     const uint32 k = FIXED_K ? FIXED_K : k_given;
-    const TileScheduler scheduler(ring.place, m, n, k, shared_blocks, order);
+    if (FORM == FORM_GROUPS_M || FORM == FORM_GROUPS_K) dependency_wait();    // the groups' sizes may come from the kernel before
+    const TileScheduler scheduler(ring.place, m, n, k, shared_blocks, order, batches(terms), offsets(terms));
 
     if (threadIdx.x == 0) {
         tensor_map_prefetch(&tensor_map_a);
@@ -161,8 +133,8 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
     } else {
         registers_claim<CONSUMER_REGISTERS>();
         const uint32 consumer = warpgroup - 1;
-        const Output output = {&tensor_map_d, &tensor_map_d_tail, d, d_row_stride};
-        const PartialSums partial_sums(partials, counters, scheduler, output, consumer, m, n);
-        consume(Epilogue(output, shared, consumer, m, n), partial_sums, tiles, ring, scheduler, consumer);
+        Finish finish(terms, m, n);
+        const PartialSums partial_sums(partials, counters, scheduler, output, finish, consumer, m, n);
+        consume(Epilogue(output, shared, consumer, m, n), finish, partial_sums, tiles, ring, scheduler, consumer);
     }
 }

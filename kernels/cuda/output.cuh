@@ -1,10 +1,14 @@
 // Where the result goes, in both forms: tensor maps for the copy engine, a pointer for plain stores. An epilogue uses one of them.
 #pragma once
-#include "ptx.cuh"
+#include "copies.cuh"
+#include "formats.cuh"
+
+constexpr bool SEVERAL_D = FORM == FORM_BATCH || FORM == FORM_GROUPS_K;    // a D for each matrix of a batch, or each group of K
 
 struct Output {
     const TensorMap *map;
     const TensorMap *map_tail;
-    bf16 *d;
-    uint64 d_row_stride;    // elements
+    Out *d;
+    uint64 d_row_stride;      // elements
+    uint64 d_batch_stride;
 };

@@ -2,26 +2,26 @@
 // then every one of them adds up its part of the tile and stores it. Nobody waits before all of his own multiplies are done, and the
 // CTAs of a grid run at the same time, so the wait ends. The counters are zero before and after a launch.
 #pragma once
-#include "output.cuh"
 #include "scheduler.cuh"
 
 constexpr uint32 CONSUMER_THREADS = CONSUMERS * 128;
 constexpr uint32 FRAGMENTS = CONSUMERS * M_BLOCKS * (TILE_N / 8) * 128;    // of four accumulators, in one tile
 
 struct PartialSums {
-    Float4 *partials;      // a tile of fragments for each CTA and kind of share (or, ATOMIC, for each tile)
+    Four *partials;      // a tile of fragments for each CTA and kind of share (or, ATOMIC, for each tile)
     uint32 *counters;      // two for each tile: CTAs that came, CTAs that left
     TileScheduler scheduler;
     Output output;
+    Finish &sums;
     uint32 rank;
     uint32 consumer;
     uint32 m, n;
 
-    DEVICE PartialSums(Float4 *partials, uint32 *counters, TileScheduler scheduler, Output output, uint32 consumer, uint32 m, uint32 n)
-        : partials(partials), counters(counters), scheduler(scheduler), output(output), rank(CLUSTER_SIZE > 1 ? cluster_rank() : 0), consumer(consumer), m(m), n(n) {}
+    DEVICE PartialSums(Four *partials, uint32 *counters, TileScheduler scheduler, Output output, Finish &sums, uint32 consumer, uint32 m, uint32 n)
+        : partials(partials), counters(counters), scheduler(scheduler), output(output), sums(sums), rank(CLUSTER_SIZE > 1 ? cluster_rank() : 0), consumer(consumer), m(m), n(n) {}
 
     // A cluster's share cuts at most two blocks: it holds the end of one, or a middle, and the beginning of another. Each has its place.
-    DEVICE Float4 *place(uint32 cluster, uint32 block, bool beginning) const {
+    DEVICE Four *place(uint32 cluster, uint32 block, bool beginning) const {
         const uint32 number = ATOMIC ? block : 2 * cluster + (beginning ? 1 : 0);
         return partials + (uint64(number) * CLUSTER_SIZE + rank) * FRAGMENTS;
     }
@@ -29,16 +29,16 @@ struct PartialSums {
     DEVICE uint32 *counter(uint32 block) const { return counters + 2 * (block * CLUSTER_SIZE + rank); }
 
     // This thread's part of the sums of a tile, `work` of its K.
-    DEVICE void write(const float (&accumulators)[M_BLOCKS][TILE_N / 2], Work work) const {
-        Float4 *const first = place(blockIdx.x / CLUSTER_SIZE, work.block, work.first == 0) + (consumer * M_BLOCKS * (TILE_N / 8)) * 128 + threadIdx.x % 128;
+    DEVICE void write(const Accumulator (&accumulators)[M_BLOCKS][TILE_N / 2], Work work) const {
+        Four *const first = place(blockIdx.x / CLUSTER_SIZE, work.block, work.first == 0) + (consumer * M_BLOCKS * (TILE_N / 8)) * 128 + threadIdx.x % 128;
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) {
             #pragma unroll
             for (int group = 0; group < TILE_N / 8; ++group) {
-                const float *const four = accumulators[block] + group * 4;
-                Float4 *const target = first + (block * (TILE_N / 8) + group) * 128;
+                const Accumulator *const four = accumulators[block] + group * 4;
+                Four *const target = first + (block * (TILE_N / 8) + group) * 128;
                 if (ATOMIC) {
-                    global_add(target, four[0], four[1], four[2], four[3]);
+                    global_add(&target->x, four[0], four[1], four[2], four[3]);
                 } else {
                     *target = {four[0], four[1], four[2], four[3]};
                 }
@@ -49,7 +49,7 @@ struct PartialSums {
     }
 
     // Adds up this CTA's part of each of the tiles that its share cut, and stores it.
-    DEVICE void finish() const {
+    DEVICE void finish() {
         const Shares &shares = scheduler.shares;
         const uint32 cluster = blockIdx.x / CLUSTER_SIZE;
         const uint32 begin = shares.begin(cluster);
@@ -61,7 +61,7 @@ struct PartialSums {
         if (last != first) finish_block(last, cluster);
     }
 
-    DEVICE void finish_block(uint32 block, uint32 cluster) const {
+    DEVICE void finish_block(uint32 block, uint32 cluster) {
         const Shares &shares = scheduler.shares;
         const uint32 first = shares.owner(block * shares.k_blocks);
         const uint32 count = shares.owner((block + 1) * shares.k_blocks - 1) - first + 1;
@@ -69,26 +69,28 @@ struct PartialSums {
         if (consumer == 0 && threadIdx.x % 128 == 0) global_wait(counter(block), count);
         named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
 
-        uint32 row, column;
-        scheduler.order.place(block, row, column);
-        row = (row * CLUSTER_M + scheduler.place.row) * TILE_M;
-        column = (column * CLUSTER_N + scheduler.place.column) * TILE_N;
+        Work work;
+        work.block = block;
+        scheduler.locate(work);
+        const uint32 row = work.row * TILE_M;
+        const uint32 column = work.column * TILE_N;
+        sums.move_to(work.batch, m);
         const uint32 thread = threadIdx.x - 128;
         // A warp takes 32 neighbouring fragments, 512 bytes, at a time; the warps of all CTAs that share the tile take turns.
         for (uint32 fragment = (cluster - first) * CONSUMER_THREADS + thread; fragment < FRAGMENTS; fragment += count * CONSUMER_THREADS) {
-            Float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+            Four sum = {0, 0, 0, 0};
             if (ATOMIC) {
-                Float4 *const place_of_sum = place(0, block, false) + fragment;
+                Four *const place_of_sum = place(0, block, false) + fragment;
                 sum = *place_of_sum;
-                *place_of_sum = {0.0f, 0.0f, 0.0f, 0.0f};    // as the next launch wants to find it
+                *place_of_sum = {0, 0, 0, 0};    // as the next launch wants to find it
             } else {
                 #pragma unroll 8
                 for (uint32 part = 0; part < count; ++part) {    // always in this order: the same bits every time
-                    const Float4 four = place(first + part, block, part == 0)[fragment];
+                    const Four four = place(first + part, block, part == 0)[fragment];
                     sum = {sum.x + four.x, sum.y + four.y, sum.z + four.z, sum.w + four.w};
                 }
             }
-            store(sum, fragment, row, column);
+            store(sum, fragment, row, column, work.batch);
         }
 
         named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
@@ -103,21 +105,21 @@ struct PartialSums {
     }
 
     // Four sums, which lie in two rows of D, two neighbouring columns each.
-    DEVICE void store(Float4 sum, uint32 fragment, uint32 row, uint32 column) const {
+    DEVICE void store(Four sum, uint32 fragment, uint32 row, uint32 column, uint32 batch) {
         const uint32 group = fragment / 128 % (TILE_N / 8);
         const uint32 block = fragment / 128 / (TILE_N / 8);    // of 64 rows, through all consumers
         const uint32 first_row = row + block * 64 + accumulator_row(fragment % 128, 0);
         const uint32 first_column = column + accumulator_column(fragment % 128, 0) + group * 8;
         const uint64 row_stride = SWAPPED ? 1 : output.d_row_stride;
         const uint64 column_stride = SWAPPED ? output.d_row_stride : 1;
-        bf16 *const first = output.d + first_row * row_stride + first_column * column_stride;
-        const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+        Out *const first = output.d + (SEVERAL_D ? batch * output.d_batch_stride : 0) + first_row * row_stride + first_column * column_stride;
+        const Accumulator values[4] = {sum.x, sum.y, sum.z, sum.w};
         #pragma unroll
         for (int value = 0; value < 4; ++value) {
             const uint32 down = accumulator_row(0, value);
             const uint32 right = accumulator_column(0, value);
             if (first_row + down < m && first_column + right < n) {
-                first[down * row_stride + right * column_stride] = static_cast<bf16>(pack_bf16(values[value], 0.0f));
+                first[down * row_stride + right * column_stride] = converted<D_FORMAT>(sums.finished(values[value], first_row + down, first_column + right));
             }
         }
     }

@@ -106,10 +106,31 @@ DEVICE void global_wait(const uint32 *counter, uint32 count) {
     } while (seen < count);
 }
 
-// Four additions in one access, each atomic by itself.
-DEVICE void global_add(Float4 *sum, float x, float y, float z, float w) {
+// Four additions to neighbouring numbers in one access, each atomic by itself.
+DEVICE void global_add(float *sum, float x, float y, float z, float w) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(reinterpret_cast<uint64>(sum)), "f"(x), "f"(y), "f"(z), "f"(w)
                  : "memory");
+}
+DEVICE void global_add(int32 *sum, int32 x, int32 y, int32 z, int32 w) {
+    asm volatile(
+        "red.relaxed.gpu.global.add.s32 [%0], %1;\n"
+        "red.relaxed.gpu.global.add.s32 [%0+4], %2;\n"
+        "red.relaxed.gpu.global.add.s32 [%0+8], %3;\n"
+        "red.relaxed.gpu.global.add.s32 [%0+12], %4;" ::"l"(reinterpret_cast<uint64>(sum)),
+        "r"(x), "r"(y), "r"(z), "r"(w)
+        : "memory");
+}
+
+// Raises a number, as its bits: right for floats that are not negative.
+DEVICE void global_maximum(uint32 *most, uint32 value) {
+    asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(reinterpret_cast<uint64>(most)), "r"(value) : "memory");
+}
+
+// The largest of the warp's numbers.
+DEVICE uint32 warp_maximum(uint32 value) {
+    uint32 most;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(value));
+    return most;
 }
 
 // ---- clusters ---------------------------------------------------------------------------------------------------
@@ -196,11 +217,56 @@ template <int Pending> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
-// Two floats, rounded to nearest even, as two bfloat16: `low` in bits 0-15.
+// 16 bytes of shared memory to global memory.
+DEVICE void shared_to_global_16(void *target, uint32 source) {
+    asm volatile(
+        "{\n"
+        "  .reg .b32 a, b, c, d;\n"
+        "  ld.shared.v4.b32 {a, b, c, d}, [%1];\n"
+        "  st.global.v4.b32 [%0], {a, b, c, d};\n"
+        "}\n" ::"l"(reinterpret_cast<uint64>(target)),
+        "r"(source)
+        : "memory");
+}
+
+// 16 bytes of zeros to shared memory.
+DEVICE void shared_zero_16(uint32 target) { asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(target), "r"(0) : "memory"); }
+
+// Two floats, rounded to nearest even, as two float16 or bfloat16: `low` in bits 0-15.
+DEVICE uint32 pack_f16(float low, float high) {
+    uint32 packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
 DEVICE uint32 pack_bf16(float low, float high) {
     uint32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
+}
+
+// The same as two 8-bit floats; what is beyond the largest becomes the largest.
+DEVICE uint16 pack_e4m3(float low, float high) {
+    uint16 packed;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+DEVICE uint16 pack_e5m2(float low, float high) {
+    uint16 packed;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+// The nearest whole number (of two, the even one), kept within -2^31 .. 2^31 - 1; NaN is 0.
+DEVICE int32 rounded(float value) {
+    int32 whole;
+    asm("cvt.rni.s32.f32 %0, %1;" : "=r"(whole) : "f"(value));
+    return whole;
+}
+
+DEVICE float widened_f16(uint16 bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
 }
 
 // Four (two) 8x8 matrices of 16-bit elements from registers to rows of 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.

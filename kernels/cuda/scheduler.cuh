@@ -3,6 +3,9 @@
 //
 // With SPLIT, the first `shared_blocks` blocks are laid end to end, the K of one after the K of the other, and cut into equal shares, one for each cluster: a share
 // is the end of one block, perhaps some whole ones, and the beginning of another. The shares come first; the other blocks are then taken whole.
+//
+// Of a batch, the blocks of one matrix follow those of the other. Groups are told apart by `offsets`, `batches` + 1 ascending numbers in device memory: group g has
+// the rows of A and D (FORM_GROUPS_M) or the part of K (FORM_GROUPS_K) from offsets[g] up to offsets[g + 1]. A group of no rows has no blocks.
 #pragma once
 #include "cluster.cuh"
 
@@ -13,6 +16,12 @@ struct Work {
     uint32 first;
     uint32 count;
     uint32 block;     // its number in the order
+    uint32 batch;     // the matrix of the batch, or the group
+    uint32 begin;     // of the group: row of A and D (FORM_GROUPS_M), or element of K (FORM_GROUPS_K)
+    uint32 end;
+
+    DEVICE uint32 first_row() const { return (FORM == FORM_GROUPS_M ? begin : 0) + row * TILE_M; }
+    DEVICE uint32 first_k() const { return (FORM == FORM_GROUPS_K ? begin : 0) + first * TILE_K; }
 };
 
 // The order of the blocks, from a number to the block's row and column (kernels/orders.py draws it).
@@ -66,12 +75,23 @@ struct TileScheduler {
     uint32 next;     // block to take whole
     uint32 slot;     // of the shared blocks: where this cluster's share goes on
     uint32 end;
+    uint32 batches;
+    const int32 *offsets;
+    uint32 batch;           // FORM_GROUPS_M: the group of the block that was taken last
+    uint32 batch_first;     // and its first block
 
-    DEVICE TileScheduler(ClusterPlace place, uint32 m, uint32 n, uint32 k, uint32 shared_blocks, const uint32 *table) : place(place), slot(0), end(0) {
+    DEVICE TileScheduler(ClusterPlace place, uint32 m, uint32 n, uint32 k, uint32 shared_blocks, const uint32 *table, uint32 batches, const int32 *offsets)
+        : place(place), slot(0), end(0), batches(batches), offsets(offsets), batch(0), batch_first(0) {
         order.rows = (m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
         order.columns = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);
         order.table = table;
         blocks = order.rows * order.columns;
+        if (FORM == FORM_BATCH || FORM == FORM_GROUPS_K) blocks *= batches;
+        if (FORM == FORM_GROUPS_M) {
+            blocks = 0;
+            for (uint32 group = 0; group < batches; ++group) blocks += block_rows(group) * order.columns;
+            order.rows = batches ? block_rows(0) : 0;
+        }
         const uint32 cluster = blockIdx.x / CLUSTER_SIZE;
         next = cluster;
         shares.k_blocks = (k + TILE_K - 1) / TILE_K;
@@ -97,10 +117,41 @@ struct TileScheduler {
             work.block = next;
             skip();
         }
-        order.place(work.block, work.row, work.column);
+        locate(work);
+        if (FORM == FORM_GROUPS_K) work.count = (work.end - work.begin + TILE_K - 1) / TILE_K;
+        return true;
+    }
+
+    // Blocks of rows of one group.
+    DEVICE uint32 block_rows(uint32 group) const {
+        return (static_cast<uint32>(offsets[group + 1] - offsets[group]) + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
+    }
+
+    // Where this CTA's tile of the block `work.block` lies.
+    DEVICE void locate(Work &work) {
+        uint32 number = work.block;
+        work.batch = 0;
+        if (FORM == FORM_BATCH || FORM == FORM_GROUPS_K) {
+            work.batch = number / (order.rows * order.columns);
+            number -= work.batch * (order.rows * order.columns);
+        }
+        if (FORM == FORM_GROUPS_M) {
+            // Blocks are taken in ascending order, so the search goes on where it stopped.
+            while (number - batch_first >= order.rows * order.columns) {
+                batch_first += order.rows * order.columns;
+                batch += 1;
+                order.rows = block_rows(batch);
+            }
+            work.batch = batch;
+            number -= batch_first;
+        }
+        if (FORM == FORM_GROUPS_M || FORM == FORM_GROUPS_K) {
+            work.begin = offsets[work.batch];
+            work.end = offsets[work.batch + 1];
+        }
+        order.place(number, work.row, work.column);
         work.row = work.row * CLUSTER_M + place.row;
         work.column = work.column * CLUSTER_N + place.column;
-        return true;
     }
 
     DEVICE void skip() { next += gridDim.x / CLUSTER_SIZE; }

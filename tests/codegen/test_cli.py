@@ -147,7 +147,7 @@ def test_gpu_that_is_not_there_is_refused_with_the_reason(monkeypatch: pytest.Mo
     ("arguments", "said"),
     [
         (("gemm", "0", "8", "8"), "m=0: must be at least 1"),
-        (("gemm", "8", "8", "12"), "k=12: must be a multiple of 8"),
+        (("gemm", "8", "8", "8", "--dtype", "f32"), "f32"),
         (("gemm", "8", "8", "8", "--dtype", "bf17"), "bf17"),
         (("gemm", "8", "8", "8", "--arch", "sm_80"), "sm_80"),
         (("gemm", "256", "256", "64", "--set", "tile_n=204"), "tile_n=204: must be a multiple of 8"),
@@ -193,11 +193,11 @@ def test_negative_size_is_told_apart_from_an_option() -> None:
 
 
 def test_refusal_with_json_is_an_object_too() -> None:
-    done = call("gemm", "8", "8", "12", "--json")
+    done = call("gemm", "0", "8", "12", "--json")
     report = json.loads(done.stdout)
     assert done.exit_code == 2
     assert report["checked"] is False
-    assert "k=12" in report["error"]
+    assert "m=0" in report["error"]
 
 
 def test_cache_folder_that_cannot_be_written_is_status_2_and_leaves_nothing(tmp_path: Path) -> None:

@@ -131,8 +131,8 @@ def test_overwriting_a_staging_panel_that_is_still_stored_is_found() -> None:
 def test_a_ring_position_that_restarts_at_each_tile_is_found() -> None:
     found = verdict(
         planted(
-            "        float accumulators[M_BLOCKS][TILE_N / 2];\n",
-            "        at = RingPosition();\n        float accumulators[M_BLOCKS][TILE_N / 2];\n",
+            "        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n",
+            "        at = RingPosition();\n        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n",
         )
     )
     assert found != "pass"

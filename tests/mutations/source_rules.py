@@ -144,7 +144,7 @@ CONSUMER = (
     exchange("address of A in units of 8 bytes", "first_row * A_ROW_BYTES) & 0x3ffff) >> 4", "first_row * A_ROW_BYTES) & 0x3ffff) >> 3", MOST),
     exchange("address of B without its high bits", "tiles.b & 0x3ffff", "tiles.b & 0x3fff", MOST),
     exchange("A's and B's descriptors exchanged", "multiply_tile(accumulators, descriptor_a, descriptor_b,", "multiply_tile(accumulators, descriptor_b, descriptor_a,", MOST),
-    exchange("consumer's ring starts anew at each tile", "        float accumulators[M_BLOCKS][TILE_N / 2];\n", "        at = RingPosition();\n        float accumulators[M_BLOCKS][TILE_N / 2];\n", MOST),
+    exchange("consumer's ring starts anew at each tile", "        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n", "        at = RingPosition();\n        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n", MOST),
     exchange("first block stored for all", "epilogue.store(accumulators[block],", "epilogue.store(accumulators[0],", TURNS),
     exchange("a block's rows half as far apart", "first_row + block * 64, tile", "first_row + block * 32, tile", TURNS),
     exchange("consumers store the same rows", "work.row * TILE_M + first_row + block", "work.row * TILE_M + block", ("cooperative", "direct")),

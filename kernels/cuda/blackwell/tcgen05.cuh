@@ -44,10 +44,3 @@ DEVICE Bytes16 load_global_16(const void *address) {
 }
 
 // ---- results ----------------------------------------------------------------------------------------------------
-
-// Two floats, rounded to nearest even, as two halves: `low` in bits 0-15.
-DEVICE uint32 pack_f16(float low, float high) {
-    uint32 packed;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}

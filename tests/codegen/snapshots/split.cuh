@@ -6,6 +6,7 @@ constexpr int TILE_M = 128;
 constexpr int TILE_N = 128;
 constexpr int TILE_K = 32;
 constexpr int PANEL_K = 32;
+constexpr int K_STEPS = 2;
 constexpr bool SWAPPED = 0;
 constexpr int STAGES = 4;
 constexpr int CONSUMERS = 2;
@@ -24,6 +25,9 @@ constexpr bool ATOMIC = 0;
 constexpr uint32 FIXED_M = 0;
 constexpr uint32 FIXED_N = 0;
 constexpr uint32 FIXED_K = 0;
+constexpr Format D_FORMAT = FORMAT_BF16;
+constexpr bool INTEGER = 0;
+constexpr Form FORM = FORM_ONE;
 constexpr int TURN_BARRIERS = 3;
 constexpr int PARTIAL_SUMS_BARRIER = 5;
 constexpr int PRODUCER_REGISTERS = 40;
@@ -44,6 +48,8 @@ constexpr int CONSUMER_REGISTERS = 232;
 constexpr uint32 A_SLOT_BYTES = 8192;
 constexpr uint64 A_DESCRIPTOR = 0x8000002000010000ull;
 constexpr uint32 A_PANEL_BYTES = 8192;
+constexpr int A_BOXES = 1;
+constexpr bool A_MN = 0;
 constexpr uint32 A_ROW_BYTES = 64;
 constexpr uint32 A_SLICE_ROWS = 64;
 constexpr uint32 A_BLOCK_ADVANCE = 256;
@@ -68,6 +74,8 @@ DEVICE uint32 a_step_advance(uint32 step) {
 constexpr uint32 B_SLOT_BYTES = 8192;
 constexpr uint64 B_DESCRIPTOR = 0x8000002000010000ull;
 constexpr uint32 B_PANEL_BYTES = 8192;
+constexpr int B_BOXES = 1;
+constexpr bool B_MN = 0;
 constexpr uint32 B_ROW_BYTES = 64;
 constexpr uint32 B_SLICE_ROWS = 128;
 
@@ -103,6 +111,11 @@ constexpr int STAGING_BUFFERS = 2;
 // (lane, warp, step) -> bytes:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
 DEVICE uint32 staging_offset(uint32 lane, uint32 warp, uint32 step) {
     return (((lane & 15) << 7) + (lane & 0x10) + (warp << 11) + (step << 5)) ^ ((lane & 7) << 4);
+}
+
+// (row, chunk) -> bytes:  S<3,4,3> o (64,8):(128,16)
+DEVICE uint32 staging_chunk(uint32 row, uint32 chunk) {
+    return ((row << 7) + (chunk << 4)) ^ ((row & 7) << 4);
 }
 
 // ======== From partial sums to D, by plain stores ==================================================================

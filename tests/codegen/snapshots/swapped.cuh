@@ -1,11 +1,12 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 64 x 40 of D at a time; its K runs through slots of 128 elements.
 // 1 consumer warpgroup of 64 rows each, wgmma m64n40k16: 20 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (240).
+// setmaxnreg takes registers from the producer's threads (56) and gives them to the consumers' (240).
 constexpr int TILE_M = 64;
 constexpr int TILE_N = 40;
 constexpr int TILE_K = 128;
 constexpr int PANEL_K = 64;
+constexpr int K_STEPS = 8;
 constexpr bool SWAPPED = 1;
 constexpr int STAGES = 4;
 constexpr int CONSUMERS = 1;
@@ -24,9 +25,12 @@ constexpr bool ATOMIC = 0;
 constexpr uint32 FIXED_M = 0;
 constexpr uint32 FIXED_N = 0;
 constexpr uint32 FIXED_K = 0;
+constexpr Format D_FORMAT = FORMAT_BF16;
+constexpr bool INTEGER = 0;
+constexpr Form FORM = FORM_ONE;
 constexpr int TURN_BARRIERS = 2;
 constexpr int PARTIAL_SUMS_BARRIER = 4;
-constexpr int PRODUCER_REGISTERS = 40;
+constexpr int PRODUCER_REGISTERS = 56;
 constexpr int CONSUMER_REGISTERS = 240;
 
 // ======== A slot of A ==============================================================================================
@@ -44,6 +48,8 @@ constexpr int CONSUMER_REGISTERS = 240;
 constexpr uint32 A_SLOT_BYTES = 16384;
 constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;
 constexpr uint32 A_PANEL_BYTES = 8192;
+constexpr int A_BOXES = 2;
+constexpr bool A_MN = 0;
 constexpr uint32 A_ROW_BYTES = 128;
 constexpr uint32 A_SLICE_ROWS = 64;
 constexpr uint32 A_BLOCK_ADVANCE = 0;
@@ -68,6 +74,8 @@ DEVICE uint32 a_step_advance(uint32 step) {
 constexpr uint32 B_SLOT_BYTES = 10240;
 constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;
 constexpr uint32 B_PANEL_BYTES = 5120;
+constexpr int B_BOXES = 2;
+constexpr bool B_MN = 0;
 constexpr uint32 B_ROW_BYTES = 128;
 constexpr uint32 B_SLICE_ROWS = 40;
 

@@ -1,0 +1,440 @@
+"""Breadth of the Hopper GEMM on the chip: random mixtures against float64, and the speed of what goes beyond plain bf16.
+
+    python benchmarks/breadth_hopper.py cases --count 5000 --kernels 300 --json benchmarks/results/breadth_hopper.json
+    python benchmarks/breadth_hopper.py speed --json benchmarks/results/breadth_speed_hopper.json
+
+``cases``: the generator of the emulated tests (codegen/breadth.py) with larger shapes: shape, type, majors, epilogue, batch
+or groups, configuration; results go into poisoned arrays and are compared with a float64 reference on the GPU, aux and amax
+too, and what lies beside D must stay as it was. Kernels are compiled in parallel first. A second run with ``--first`` goes on.
+``speed``: fp8 with one scale a tensor beside cuBLASLt (with and without its fast accumulation), bias + gelu beside the
+same kernel without, fp8 at K = 7168 with and without promotion (time and error), scales of blocks, groups of rows beside a
+loop of cuBLASLt calls. All in CUDA graphs, in turns, on rotating buffers; ratios are medians with their 95 % interval.
+``compile``: only compiles so many drawn kernels, here, without a GPU, and names those that do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+SHAPES = {
+    "4096": (4096, 4096, 4096),
+    "8192": (8192, 8192, 8192),
+    "dsv3-2112": (4096, 2112, 7168),
+    "dsv3-24576": (4096, 24576, 1536),
+    "dsv3-32768": (4096, 32768, 512),
+    "dsv3-7168-deep": (4096, 7168, 16384),
+    "dsv3-4096": (4096, 4096, 7168),
+    "dsv3-7168-shallow": (4096, 7168, 2048),
+}
+"""Cubes, and the products of DeepSeek-V3's layers at 4096 tokens."""
+
+
+def compiled(config: Any) -> str:
+    """Compiles a kernel into the cache: "" or why it cannot be used."""
+    from stridewright.codegen.build import build
+    from stridewright.codegen.source import generate
+
+    try:
+        build(generate(config), arch=config.arch, name=f"{config.name}.cu")
+    except Exception as error:
+        return f"{config.name}: {str(error)[:300]}"
+    return ""
+
+
+def compile_all(configs: list[Any], workers: int) -> list[str]:
+    """Compiles kernels in processes of their own; those that failed, with the reason."""
+    failed = []
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(compiled, config) for config in configs]):
+            if done.result():
+                failed.append(done.result())
+    return failed
+
+
+def run_cases(args: argparse.Namespace) -> dict[str, Any]:
+    """The random mixtures."""
+    from stridewright.codegen import breadth
+
+    cases, refused = breadth.draw(args.seed, args.count, args.kernels, (args.most_m, args.most_n, args.most_k))
+    recipes = list(dict.fromkeys(case.recipe for case in cases))
+    start = time.perf_counter()
+    failed = compile_all([recipe.config for recipe in recipes], args.workers)
+    compile_seconds = time.perf_counter() - start
+    print(f"{len(recipes)} kernels compiled in {compile_seconds:.0f} s, {len(failed)} failed", flush=True)
+    wrong: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    start, number = time.perf_counter(), args.first
+    for number in range(args.first, len(cases)):
+        if time.perf_counter() - start > args.budget:
+            break
+        case = cases[number]
+        try:
+            found = breadth.launch(case)
+        except Exception as error:
+            found = f"{type(error).__name__}: {str(error)[:300]}"
+        if found.startswith("refused"):
+            counts[found] += 1
+        elif found:
+            wrong[f"{number}: {case}"] = found
+            print(f"{number}: {case}: {found}", flush=True)
+            if "illegal" in found or "misaligned" in found or len(wrong) > 40:
+                break  # the device's context is gone
+        else:
+            counts["right"] += 1
+            problem = case.recipe.problem
+            counts[f"{problem.a}x{problem.b}->{problem.d}"] += 1
+            counts[problem.form] += 1
+    else:
+        number += 1
+    return {
+        "first": args.first,
+        "next": number,
+        "drawn": len(cases),
+        "kernels": len(recipes),
+        "kernels_failed": failed,
+        "seconds": time.perf_counter() - start,
+        "compile_seconds": compile_seconds,
+        "counts": dict(counts),
+        "kernels_refused_by": dict(refused),
+        "wrong": wrong,
+    }
+
+
+# ---- speed ------------------------------------------------------------------------------------------------------------
+
+
+def buffers(m: int, n: int, k: int, dtype: str, sets: int, extra: Any = None) -> list[Any]:
+    """Sets of (a, b, d) of random numbers: bf16, or bytes that are e4m3 numbers between -2 and 2."""
+    import cupy
+    import ml_dtypes
+
+    random = cupy.random.default_rng(1)
+    made = []
+    for _ in range(sets):
+        pair = []
+        for rows in (m, n):
+            if dtype == "bf16":
+                pair.append(random.standard_normal((rows, k), dtype=cupy.float32).astype(ml_dtypes.bfloat16))
+            else:
+                bits = random.integers(0, 0x40, (rows, k), dtype=cupy.uint8)
+                pair.append(bits | (random.integers(0, 2, (rows, k), dtype=cupy.uint8) << 7))
+        made.append((*pair, cupy.empty((m, n), dtype=ml_dtypes.bfloat16)))
+    return made
+
+
+def sets_of(m: int, n: int, k: int, element: int) -> int:
+    """Sets that are together larger than twice the L2 cache."""
+    from stridewright.codegen.measure import buffer_sets, l2_bytes
+
+    return buffer_sets(m, n, k, l2_bytes(), element)
+
+
+def kept(bound: Any) -> Any:
+    """The launch of a bound GEMM, which keeps it alive."""
+    return lambda stream: bound.launch(stream)
+
+
+def best_of(gemms: list[Any], data: list[Any], **others: Any) -> tuple[Any, Any]:
+    """The fastest of several GEMMs on the same data: (gemm, its loop)."""
+    from stridewright.codegen.measure import GraphLoop
+
+    timed = []
+    for gemm in gemms:
+        loop = GraphLoop([kept(gemm.bind(a, b, d, **others)) for a, b, d in data])
+        timed.append((min(loop.replay_us() for _ in range(4)), gemm, loop))
+    _, gemm, loop = min(timed, key=lambda one: one[0])
+    return gemm, loop
+
+
+def configurations(problem: Any, fusion: Any, promote: int = 0) -> list[Any]:
+    """The choice without measuring, and a few more."""
+    from stridewright.codegen.general_select import choose, with_most_stages
+
+    first = choose(problem, fusion, promote)
+    found = [first]
+    if promote:
+        shapes = [{"tile_m": 128, "tile_n": 128}, {"tile_m": 128, "tile_n": 64}]
+    else:
+        shapes = [
+            {"schedule_kind": "pingpong", "tile_m": 128, "tile_n": n, "consumers": 2, "cluster_m": c, "cluster_n": 1}
+            for n in (128, 160, 176, 192, 200)
+            for c in (1, 2)
+        ]
+        shapes += [
+            {
+                "schedule_kind": "cooperative",
+                "tile_m": 128,
+                "tile_n": 256,
+                "consumers": 2,
+                "cluster_m": c,
+                "cluster_n": 1,
+            }
+            for c in (1, 2)
+        ]
+        shapes += [
+            {
+                "schedule_kind": "cooperative",
+                "tile_m": 256,
+                "tile_n": 128,
+                "consumers": 2,
+                "cluster_m": 2,
+                "cluster_n": 1,
+            }
+        ]
+    for shape in shapes:
+        config = with_most_stages(first.replace(swap=False, split_kind="none", parts=1, **shape))
+        if config is not None and config not in found:
+            found.append(config)
+    return found
+
+
+def ratio(first: Any, second: Any, rounds: int) -> dict[str, Any]:
+    """second / first with its interval, and both times."""
+    from stridewright.codegen.measure import measure_pairs
+
+    pairs = measure_pairs(first, second, rounds)
+    return {
+        "ratio": pairs.ratio,
+        "low": pairs.low,
+        "high": pairs.high,
+        "first_us": pairs.first_us,
+        "second_us": pairs.second_us,
+    }
+
+
+def cublas_loop(m: int, n: int, k: int, dtype: str, data: list[Any], most: int) -> tuple[Any, Any]:
+    """cuBLASLt's first choice and the fastest of its list, as loops."""
+    from stridewright.codegen.cublaslt import CublasLtGemm, heuristics
+    from stridewright.codegen.measure import GraphLoop
+
+    loops = []
+    for algorithm in heuristics(m, n, k, dtype, most):
+        product = CublasLtGemm(m, n, k, algorithm, dtype)
+        loop = GraphLoop([lambda stream, a=a, b=b, d=d, p=product: p.launch(a, b, d, stream) for a, b, d in data])
+        loops.append((min(loop.replay_us() for _ in range(3)), loop))
+    return loops[0][1], min(loops, key=lambda one: one[0])[1]
+
+
+def relative_error(d: Any, a: Any, b: Any, rows: int = 64) -> float:
+    """Of some rows of an fp8 product against float64."""
+    import cupy
+
+    from stridewright.codegen.reference import widened
+
+    left, right = widened(a[:rows], "e4m3", cupy), widened(b, "e4m3", cupy)
+    exact = left @ right.T
+    got = d[:rows].astype(cupy.float64)
+    return float(cupy.linalg.norm(got - exact) / cupy.linalg.norm(exact))
+
+
+def gemm_with(m: int, n: int, k: int, config: Any, dtype: str = "e4m3", d: str = "bf16", **options: Any) -> Any:
+    """A GEMM of one configuration."""
+    from stridewright import Gemm
+
+    return Gemm(m, n, k, dtype, dtype, d, config=config, **options)
+
+
+def fp8_lines(args: argparse.Namespace, wanted: list[str]) -> dict[str, Any]:
+    """fp8 with one scale a tensor beside cuBLASLt."""
+    from stridewright.kernels.config import Problem
+    from stridewright.kernels.fusion import Fusion
+
+    found = {}
+    for name in wanted:
+        m, n, k = SHAPES[name]
+        data = buffers(m, n, k, "e4m3", sets_of(m, n, k, 1))
+        problem = Problem(m=m, n=n, k=k, a="e4m3", b="e4m3", d="bf16")
+        fusion = Fusion(alpha=True)
+        configs = configurations(problem, fusion)
+        compile_all(configs, args.workers)
+        ours, loop = best_of([gemm_with(m, n, k, one) for one in configs], data, alpha=0.5)
+        line: dict[str, Any] = {
+            "config": ours.config.name,
+            "tflops": 2 * m * n * k / min(loop.replay_us() for _ in range(3)) / 1e6,
+        }
+        for dtype in ("e4m3 fast", "e4m3"):
+            try:
+                first, best = cublas_loop(m, n, k, dtype, data, args.algorithms)
+            except Exception as error:
+                line[dtype] = str(error)[:200]
+                continue
+            line[dtype] = {"first": ratio(loop, first, args.rounds), "best": ratio(loop, best, args.rounds)}
+        found[name] = line
+        print(name, json.dumps(line), flush=True)
+    return found
+
+
+def fused_lines(args: argparse.Namespace) -> dict[str, Any]:
+    """bias + gelu beside the plain kernel of the same configuration, and beside the fastest plain one."""
+    import cupy
+
+    from stridewright import Gemm
+    from stridewright.kernels.config import Problem
+    from stridewright.kernels.fusion import Fusion
+
+    found = {}
+    for name in ("4096", "8192"):
+        m, n, k = SHAPES[name]
+        data = buffers(m, n, k, "bf16", sets_of(m, n, k, 2))
+        bias = cupy.random.default_rng(2).standard_normal(n, dtype=cupy.float32)
+        problem, fusion = Problem(m=m, n=n, k=k), Fusion(bias="n", activation="gelu")
+        fused_configs, plain_configs = configurations(problem, fusion), configurations(problem, Fusion())
+        same = [config.replace(fusion=Fusion()) for config in fused_configs]
+        compile_all([*fused_configs, *plain_configs, *same], args.workers)
+        fused, fused_loop = best_of(
+            [Gemm(m, n, k, config=config, activation="gelu") for config in fused_configs], data, bias=bias
+        )
+        plain, plain_loop = best_of([Gemm(m, n, k, config=config) for config in [*plain_configs, *same]], data)
+        twin, twin_loop = best_of([Gemm(m, n, k, config=fused.config.replace(fusion=Fusion()))], data)
+        found[name] = {
+            "fused": fused.config.name,
+            "plain": plain.config.name,
+            "fused_over_best_plain": ratio(plain_loop, fused_loop, args.rounds),
+            "fused_over_same_plain": ratio(twin_loop, fused_loop, args.rounds),
+        }
+        print(name, json.dumps(found[name]), flush=True)
+    return found
+
+
+def promotion_lines(args: argparse.Namespace) -> dict[str, Any]:
+    """fp8 at K = 7168 with and without promotion: error and time; scales of blocks."""
+    import cupy
+
+    from stridewright.kernels.config import Problem
+    from stridewright.kernels.fusion import Fusion
+
+    m, n, k = SHAPES["dsv3-4096"]
+    data = buffers(m, n, k, "e4m3", sets_of(m, n, k, 1))
+    random = cupy.random.default_rng(3)
+    scale_a = random.uniform(0.5, 2.0, (m, k // 128)).astype(cupy.float32)
+    scale_b = random.uniform(0.5, 2.0, (n // 128, k // 128)).astype(cupy.float32)
+    found: dict[str, Any] = {}
+    loops = {}
+    for name, promote, fusion, others in (
+        ("promote 0", 0, Fusion(), {}),
+        ("promote 128", 128, Fusion(), {}),
+        ("promote 512", 512, Fusion(), {}),
+        ("block scales", 128, Fusion(scale_a="block", scale_b="block"), {"scale_a": scale_a, "scale_b": scale_b}),
+    ):
+        configs = configurations(Problem(m=m, n=n, k=k, a="e4m3", b="e4m3", d="bf16"), fusion, promote)
+        compile_all(configs, args.workers)
+        ours, loop = best_of([gemm_with(m, n, k, one) for one in configs], data, **others)
+        loops[name] = loop
+        a, b, d = data[0]
+        f32 = gemm_with(
+            m, n, k, ours.config.replace(problem=Problem(a="e4m3", b="e4m3", d="f32"), store="direct"), d="f32"
+        )
+        line: dict[str, Any] = {"config": ours.config.name, "us": min(loop.replay_us() for _ in range(3))}
+        line["tflops"] = 2 * m * n * k / line["us"] / 1e6
+        if not others:
+            exact = f32(a, b)
+            cupy.cuda.Device().synchronize()
+            line["relative_error_f32_output"] = relative_error(exact, a, b)
+        found[name] = line
+        print(name, json.dumps(line), flush=True)
+    found["promotion costs"] = ratio(loops["promote 0"], loops["promote 128"], args.rounds)
+    found["block scales over promotion"] = ratio(loops["promote 128"], loops["block scales"], args.rounds)
+    return found
+
+
+def grouped_lines(args: argparse.Namespace) -> dict[str, Any]:
+    """bf16 groups of rows in one launch beside a loop of cuBLASLt calls, one for each group."""
+    import cupy
+    import ml_dtypes
+
+    from stridewright import Gemm
+    from stridewright.codegen.cublaslt import CublasLtGemm, heuristics
+    from stridewright.codegen.measure import GraphLoop
+
+    found = {}
+    for groups, rows, n, k in ((4, 8192, 4096, 7168), (8, 4096, 4096, 7168), (32, 256, 4096, 7168)):
+        m = groups * rows
+        random = cupy.random.default_rng(4)
+        a = random.standard_normal((m, k), dtype=cupy.float32).astype(ml_dtypes.bfloat16)
+        b = random.standard_normal((groups, n, k), dtype=cupy.float32).astype(ml_dtypes.bfloat16)
+        d = cupy.empty((m, n), dtype=ml_dtypes.bfloat16)
+        offsets = cupy.arange(groups + 1, dtype=cupy.int32) * rows
+        gemm = Gemm(m, n, k, groups=groups)
+        ours = GraphLoop([kept(gemm.bind(a, b, d, offsets=offsets))])
+        product = CublasLtGemm(rows, n, k, heuristics(rows, n, k, "bf16", 1)[0])
+        parts = [(a[g * rows : (g + 1) * rows], b[g], d[g * rows : (g + 1) * rows]) for g in range(groups)]
+        loop = GraphLoop([lambda stream, x=x, y=y, z=z, p=product: p.launch(x, y, z, stream) for x, y, z in parts])
+        found[f"{groups} x {rows}"] = {"config": gemm.config.name, **ratio(ours, _Whole(loop, groups), args.rounds)}
+        print(groups, rows, json.dumps(found[f"{groups} x {rows}"]), flush=True)
+    return found
+
+
+class _Whole:
+    """A loop whose product is all groups together."""
+
+    def __init__(self, loop: Any, groups: int):
+        self._loop, self._groups = loop, groups
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def replay_us(self) -> float:
+        """Microseconds of all groups."""
+        return float(self._loop.replay_us()) * self._groups
+
+
+def main() -> int:
+    """The command line."""
+    logging.disable(logging.WARNING)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("cases", "speed", "compile"))
+    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--kernels", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--budget", type=float, default=400.0, help="seconds after which no case is begun")
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--most-m", type=int, default=700)
+    parser.add_argument("--most-n", type=int, default=700)
+    parser.add_argument("--most-k", type=int, default=1500)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--algorithms", type=int, default=8)
+    parser.add_argument("--only", default="fp8,fused,promotion,grouped", help="lines of speed, with commas")
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="of the fp8 lines")
+    args = parser.parse_args()
+    if args.what == "compile":
+        from stridewright.codegen import breadth
+
+        cases, _ = breadth.draw(args.seed, args.kernels, args.kernels)
+        failed = compile_all([case.recipe.config for case in cases], args.workers)
+        print("\n".join(failed) or "all compile")
+        return int(bool(failed))
+    if args.what == "cases":
+        found = run_cases(args)
+        bad = bool(found["wrong"] or found["kernels_failed"])
+    else:
+        found, bad = {}, False
+        lines = {
+            "fp8": lambda: fp8_lines(args, args.shapes.split(",")),
+            "fused": lambda: fused_lines(args),
+            "promotion": lambda: promotion_lines(args),
+            "grouped": lambda: grouped_lines(args),
+        }
+        for name in args.only.split(","):
+            found[name] = lines[name]()
+    text = json.dumps(found, indent=1)
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(text + "\n", encoding="utf-8")
+    print(text)
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

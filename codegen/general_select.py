@@ -1,0 +1,89 @@
+"""Chooses a configuration for what goes beyond one plain bf16 product, from the choice for a plain one of the same bytes.
+
+Knows what differs: the depth of a slot by element size, stores by D's format, registers beside what is fused. Nothing is
+measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
+from stridewright.kernels.hopper_fusion_rules import STAGED_FORMATS
+from stridewright.kernels.hopper_rules import element_bytes
+
+from .select import SMS, select
+
+MOST_STAGES = 12
+
+
+def choose(
+    problem: Problem, fusion: Fusion, promote: int, direct: bool = False, batches: int = 1, sms: int = SMS
+) -> GemmConfig:
+    """The first valid configuration of ``candidates``. Raises ConfigError with what is wrong with the last one if none is.
+
+    >>> choose(Problem(m=4096, n=4096, k=4096, a="e4m3", b="e4m3"), Fusion(), 0).tile.k
+    128
+    """
+    config = None
+    for config in candidates(problem, fusion, promote, direct, batches, sms):
+        fitting = with_most_stages(config)
+        if fitting is not None:
+            return fitting
+    assert config is not None
+    raise ConfigError(config.replace(stages=2).violations())
+
+
+def with_most_stages(config: GemmConfig) -> GemmConfig | None:
+    """The configuration with as many stages as fit and are of use; None if it is not valid with any."""
+    k_blocks = -(-(config.problem.k or 1) // config.tile.k)
+    for stages in range(min(MOST_STAGES, max(k_blocks, 2)), 1, -1):
+        candidate = config.replace(stages=stages)
+        if not candidate.violations():
+            return candidate
+    return None
+
+
+def candidates(
+    problem: Problem, fusion: Fusion, promote: int, direct: bool, batches: int, sms: int
+) -> Iterator[GemmConfig]:
+    """Configurations from the likeliest on, valid or not."""
+    assert problem.m is not None and problem.n is not None and problem.k is not None
+    m, n, k = problem.m, problem.n, problem.k
+    element = element_bytes(problem.a)
+    staged = problem.d in STAGED_FORMATS and n % 8 == 0 and not direct and not fusion.gated
+    base = GemmConfig(
+        problem=problem,
+        fusion=fusion,
+    ).replace(promote=promote, store="tma" if staged else "direct", tile_k=128 // element)
+    grouped = problem.form in ("groups_m", "groups_k")
+    if not promote and not grouped:
+        plain = select(Problem(m=m, n=max(n // 8 * 8, 8), k=max(k * element // 2 // 8 * 8, 8)), sms=sms)
+        yield base.replace(
+            tile=dataclasses.replace(plain.tile, k=plain.tile.k * 2 // element),
+            schedule=plain.schedule,
+            cluster=plain.cluster,
+            split=plain.split,
+        )
+    if promote:
+        # Two sets of sums: a half of the registers each.
+        slot = min(128 // element, promote)
+        width = min(128, max(-(-n // 16) * 16, 16))
+        for tile_n in (128,) if fusion.scale_a == "block" or n > 64 else (width, 64, 32):
+            if m > 64:
+                yield base.replace(tile_m=128, tile_n=tile_n, tile_k=slot)
+            yield base.replace(tile_m=64, tile_n=tile_n, tile_k=slot, consumers=1)
+        yield base.replace(tile_m=64, tile_n=64, tile_k=slot, consumers=1)
+    tiles = batches * -(-m // 128) * -(-n // 128)
+    if tiles >= sms and problem.form != "groups_k":
+        for tile_n in (192, 176, 128):
+            if n >= tile_n:
+                yield base.replace(schedule_kind="pingpong", tile_m=128, tile_n=tile_n)
+    if m > 64 and n > 64:
+        yield base.replace(tile_m=128, tile_n=128)
+        yield base.replace(tile_m=128, tile_n=64)
+    for tile_n in (128, 64, 32, 16, 8):
+        if tile_n < 2 * n or tile_n == 8:
+            yield base.replace(tile_m=64, tile_n=tile_n, consumers=1)

@@ -1,0 +1,289 @@
+"""The arrays of one call, checked against the GEMM: which is what, how it lies, and what the kernel is told of it.
+
+Knows shapes, strides and formats; the arrays may lie on a device or, for the emulator, in numpy's memory. Compiling,
+launching and copying are elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stridewright.kernels.fusion import BLOCK_K
+from stridewright.kernels.hopper_rules import element_bytes
+
+from .bind import OperandError
+from .relayout import ALIGNMENT, padded_pitch
+from .tensors import Tensor, require_format
+
+if TYPE_CHECKING:
+    from .general import GeneralGemm
+
+SIXTEEN_BITS = ("bf16", "f16")
+"""Formats that wgmma reads MN-major (PTX ISA, wgmma)."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A or B as (batches, rows, k): ``strides`` of these in elements; a batch stride of 0 is one matrix for all."""
+
+    tensor: Tensor
+    name: str
+    dtype: str
+    shape: tuple[int, int, int]
+    strides: tuple[int, int, int]
+
+    @property
+    def major(self) -> str:
+        """The contiguous dimension: "k", "mn", or "" if neither is."""
+        _, rows, k = self.shape
+        _, row_stride, k_stride = self.strides
+        if k_stride == 1 or k <= 1:
+            return "k"
+        return "mn" if row_stride == 1 or rows <= 1 else ""
+
+    def contiguous(self, major: str) -> bool:
+        """Whether this dimension is contiguous; one of a single element always is."""
+        axis = 2 if major == "k" else 1
+        return self.shape[axis] <= 1 or self.strides[axis] == 1
+
+    def pitches(self, major: str) -> tuple[int, int]:
+        """Bytes from one contiguous run to the next, and from matrix to matrix. Where there is no next, any that TMA takes."""
+        size = element_bytes(self.dtype)
+        runs, run = (1, 2) if major == "k" else (2, 1)
+        pitch = self.strides[runs] * size
+        if self.shape[runs] <= 1:
+            pitch = padded_pitch(self.shape[run], size) * size
+        between = self.strides[0] * size if self.shape[0] > 1 else pitch * max(self.shape[runs], 1)
+        return pitch, between
+
+    def misaligned(self, major: str) -> str:
+        """What TMA does not take of how this lies, "" if nothing."""
+        pitch, between = self.pitches(major)
+        what = "from one row to the next" if major == "k" else "from one element of K to the next"
+        for text, value in (
+            ("its address", self.tensor.address),
+            (f"the bytes {what}", pitch),
+            ("the bytes from matrix to matrix", between),
+        ):
+            if value % ALIGNMENT:
+                return (
+                    f"{text}, {value}, is no multiple of {ALIGNMENT}"
+                    if text == "its address"
+                    else f"{text} are {value}, no multiple of {ALIGNMENT}"
+                )
+        return ""
+
+
+@dataclass
+class Given:
+    """What one call gives: the operands, and what goes into the struct ``Terms``."""
+
+    a: Operand
+    b: Operand
+    out: Tensor | None = None
+    fusion: dict[str, Any] = field(default_factory=dict)
+    """Fields of Fusion that the arrays ask for."""
+    numbers: dict[str, float] = field(default_factory=dict)
+    pointers: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Collector:
+    """Checks the arrays of a call one after the other; ``tensor_of`` makes tensors of the caller's arrays."""
+
+    def __init__(self, gemm: GeneralGemm, tensor_of: Callable[[Any, str], Tensor]):
+        self.gemm = gemm
+        self.tensor_of = tensor_of
+
+    def operand(self, array: Any, name: str) -> Operand:
+        """A or B. Raises OperandError for a wrong shape or format."""
+        gemm = self.gemm
+        dtype = gemm.problem.a if name == "a" else gemm.problem.b
+        tensor = self.tensor_of(array, name)
+        require_format(tensor, name, dtype)
+        rows = gemm.m if name == "a" else gemm.n
+        one, several = (rows, gemm.k), (gemm.batches, rows, gemm.k)
+        form, letter = gemm.problem.form, "M" if name == "a" else "N"
+        may = {"one": (one,), "batch": (several, one), "groups_k": (one,)}.get(form) or (
+            (one,) if name == "a" else (several,)
+        )
+        if tensor.shape not in may:
+            words = {
+                one: f"({letter}, K) = {one}",
+                several: f"({'G' if form == 'groups_m' else 'B'}, {letter}, K) = {several}",
+            }
+            turned = tensor.shape[:-2] + tensor.shape[-2:][::-1] in may
+            raise OperandError(
+                f"{name}: shape {tensor.shape}, and this GEMM takes {' or '.join(words[shape] for shape in may)}"
+                + (" (this is its transpose: d = a @ b.T)" if turned else "")
+            )
+        if len(tensor.shape) == 2:
+            return Operand(tensor, name, dtype, (1, *one), (0, *tensor.strides))  # type: ignore[arg-type]
+        return Operand(tensor, name, dtype, several, tensor.strides)  # type: ignore[arg-type]
+
+    def vector(self, array: Any, name: str, length: int, axis: str) -> tuple[Tensor, int, int]:
+        """A vector for each matrix, or one for all: the tensor, its stride, and that from matrix to matrix."""
+        tensor = self.tensor_of(array, name)
+        shapes = {(length,): (0, None), (1, length): (1, None), (length, 1): (0, None)}
+        if self.gemm.problem.form != "one":
+            several = self.gemm.batches
+            shapes |= {(several, length): (1, 0), (several, 1, length): (2, 0), (several, length, 1): (1, 0)}
+        if tensor.shape not in shapes:
+            wanted = f"({length},)" + (
+                f" or ({self.gemm.batches}, {length})" if self.gemm.problem.form != "one" else ""
+            )
+            raise OperandError(f"{name}: shape {tensor.shape}, and one for each {axis} is {wanted}")
+        place, outer = shapes[tensor.shape]
+        return tensor, tensor.strides[place] if length > 1 else 1, 0 if outer is None else tensor.strides[outer]
+
+    def scalar(self, array: Any, name: str) -> Tensor:
+        """One float32 in memory."""
+        tensor = self.tensor_of(array, name)
+        require_format(tensor, name, "f32")
+        if any(size != 1 for size in tensor.shape):
+            raise OperandError(f"{name}: shape {tensor.shape}, and it is one number")
+        return tensor
+
+    def matrix(self, array: Any, name: str, columns: int) -> tuple[Tensor, int, int]:
+        """A matrix like D with so many columns: the tensor, its row stride, its batch stride. Rows must be contiguous."""
+        gemm = self.gemm
+        tensor = self.tensor_of(array, name)
+        one = (gemm.m, columns)
+        several = (gemm.batches, *one)
+        may = (several,) if gemm.several_d else (one,)
+        if name == "c" and gemm.several_d:
+            may = (several, one)
+        if tensor.shape not in may:
+            raise OperandError(f"{name}: shape {tensor.shape}, and this GEMM takes {' or '.join(map(str, may))}")
+        if not tensor.contiguous_along(len(tensor.shape) - 1):
+            raise OperandError(
+                f"{name}: its rows are not contiguous; for a column-major D exchange the operands: D.T = b @ a.T, with out=out.T"
+            )
+        between = tensor.strides[0] if len(tensor.shape) == 3 else 0
+        return tensor, tensor.strides[-2] if gemm.m > 1 else columns, between
+
+    def result(self, out: Any) -> Tensor:
+        """The caller's array for D."""
+        tensor, _, _ = self.matrix(out, "out", self.gemm.columns)
+        wanted = self.gemm.problem.d
+        if tensor.dtype != wanted and not (tensor.dtype == "u8" and wanted in ("e4m3", "e5m2")):
+            raise OperandError(f"out: dtype {tensor.dtype}, and this GEMM writes {wanted}")
+        return tensor
+
+    def bias(self, given: Given, array: Any) -> None:
+        """A bias for each column (N,), (1, N), (B, 1, N), or each row (M, 1), (B, M, 1)."""
+        gemm = self.gemm
+        shape = tuple(int(size) for size in getattr(array, "shape", ()))
+        along_m = len(shape) >= 2 and shape[-1] == 1 and shape[-2] == gemm.m and not (gemm.n == 1 and gemm.m == 1)
+        length, axis = (gemm.m, "row") if along_m else (gemm.n, "column")
+        tensor, stride, between = self.vector(array, "bias", length, f"{axis} of D")
+        if stride != 1:
+            raise OperandError(f"bias: its elements are {stride} apart, and must be neighbours; a copy has that")
+        if tensor.dtype not in ("f32", "bf16", "f16"):
+            raise OperandError(f"bias: dtype {tensor.dtype}; there is f32, bf16, f16")
+        given.fusion |= {"bias": "m" if along_m else "n", "bias_format": tensor.dtype}
+        given.pointers["bias"] = tensor
+        given.numbers["bias_batch_stride"] = between
+
+    def added(self, given: Given, c: Any, beta: float) -> None:
+        """C, times beta. With beta 0 it is not read."""
+        if c is None:
+            if beta:
+                raise OperandError(f"beta={beta!r}: there is no C for it; give c")
+            return
+        tensor, row, between = self.matrix(c, "c", self.gemm.n)
+        if beta == 0:
+            return
+        if tensor.dtype not in ("f32", "bf16", "f16"):
+            raise OperandError(f"c: dtype {tensor.dtype}; there is f32, bf16, f16")
+        given.fusion["c"] = tensor.dtype
+        given.pointers["c"] = tensor
+        given.numbers |= {"c_row_stride": row, "c_batch_stride": between, "beta": float(beta)}
+
+    def factor(self, given: Given, alpha: Any) -> None:
+        """alpha: a number, or a float32 in the arrays' memory."""
+        if isinstance(alpha, int | float) or getattr(alpha, "shape", None) == () and not hasattr(alpha, "__dlpack__"):
+            if float(alpha) != 1.0:
+                given.fusion["alpha"] = True
+                given.numbers["alpha"] = float(alpha)
+            return
+        given.fusion["alpha"] = True
+        given.pointers["factor0"] = self.scalar(alpha, "alpha")
+
+    def scales(self, given: Given, array: Any, name: str) -> None:
+        """Scales of an operand: one number, one for each row, or one for each block of 128 of K (and, of B, of 128 rows)."""
+        if array is None:
+            return
+        gemm = self.gemm
+        rows = gemm.m if name == "scale_a" else gemm.n
+        if isinstance(array, int | float):
+            given.fusion["alpha"] = True
+            given.numbers["alpha"] = given.numbers.get("alpha", 1.0) * float(array)
+            return
+        tensor = self.tensor_of(array, name)
+        require_format(tensor, name, "f32")
+        blocks_meant = self._blocks_meant and len(tensor.shape) >= 2
+        if all(size == 1 for size in tensor.shape) and rows != 1 and not blocks_meant:
+            given.fusion["alpha"] = True
+            given.pointers["factor1" if name == "scale_a" else "factor2"] = tensor
+            return
+        blocks = (rows if name == "scale_a" else -(-rows // BLOCK_K), -(-gemm.k // BLOCK_K))
+        by_block = tensor.shape[-2:] == blocks and gemm.k > 0 and (blocks[1] > 1 or blocks_meant)
+        if by_block:
+            between = tensor.strides[0] if len(tensor.shape) == 3 else 0
+            if len(tensor.shape) == 3 and tensor.shape[0] != gemm.batches:
+                raise OperandError(f"{name}: shape {tensor.shape}, and there are {gemm.batches} matrices")
+            given.fusion[name] = "block"
+            given.numbers |= {
+                f"{name}_stride": tensor.strides[-2],
+                f"{name}_k_stride": tensor.strides[-1],
+                f"{name}_batch_stride": between,
+            }
+        else:
+            if len(tensor.shape) >= 2 and tensor.shape[-1] not in (1, rows) and rows not in tensor.shape:
+                raise OperandError(
+                    f"{name}: shape {tensor.shape}; there is one number, ({rows},) for each row, or {blocks} for blocks of {BLOCK_K}"
+                )
+            tensor, stride, between = self.vector(array, name, rows, f"row of {name[-1]}")
+            given.fusion[name] = "row"
+            given.numbers |= {f"{name}_stride": stride, f"{name}_batch_stride": between}
+        given.pointers[name] = tensor
+
+    @property
+    def _blocks_meant(self) -> bool:
+        return self.gemm.config.pipeline.promote == BLOCK_K
+
+    def auxiliary(self, given: Given, aux: Any, amax: Any, scale_d: Any) -> None:
+        """What is written beside D, and D's factor."""
+        if aux is not None:
+            tensor, row, between = self.matrix(aux, "aux", self.gemm.n)
+            if tensor.dtype != self.gemm.problem.d and tensor.dtype != "u8":
+                raise OperandError(f"aux: dtype {tensor.dtype}, and it is written in D's format, {self.gemm.problem.d}")
+            given.fusion["aux"] = True
+            given.pointers["aux"] = tensor
+            given.numbers |= {"aux_row_stride": row, "aux_batch_stride": between}
+        if amax is not None:
+            given.fusion["amax"] = True
+            given.pointers["amax"] = self.scalar(amax, "amax")
+        if scale_d is not None:
+            given.fusion["scale_d"] = True
+            given.pointers["scale_d"] = self.scalar(scale_d, "scale_d")
+
+    def offsets(self, given: Given, array: Any) -> None:
+        """The groups' beginnings and the end of the last, ascending, int32, (G + 1,)."""
+        grouped = self.gemm.problem.form in ("groups_m", "groups_k")
+        if array is None:
+            if grouped:
+                raise OperandError(
+                    f"offsets: must be given, ({self.gemm.batches + 1},) int32: where each group begins, and the end"
+                )
+            return
+        if not grouped:
+            raise OperandError("offsets: this GEMM has no groups; Gemm(..., groups=8) has")
+        tensor = self.tensor_of(array, "offsets")
+        if tensor.shape != (self.gemm.batches + 1,) or tensor.dtype != "s32" or tensor.strides != (1,):
+            raise OperandError(
+                f"offsets: shape {tensor.shape}, dtype {tensor.dtype}, and this GEMM takes ({self.gemm.batches + 1},), s32, contiguous"
+            )
+        given.pointers["offsets"] = tensor

@@ -1,0 +1,125 @@
+// What is done to a sum before it is stored: D = (act(alpha * acc + beta * C + bias)) * scale, converted to D's format. `acc` is the sum times the factors of its row of A
+// and its row of B. What the configuration does not use costs nothing: its constants are false.
+#pragma once
+#include "activations.cuh"
+#include "output.cuh"
+
+// The order and sizes of these are known to the host (codegen/terms.py).
+struct Terms {
+    const float *factors[3];     // in device memory, of every sum beside alpha: alpha itself, and the scales of A and of B as a whole; null for none
+    const Stored<C_FORMAT>::type *c;
+    uint64 c_row_stride;         // elements, as all strides here
+    uint64 c_batch_stride;
+    const Stored<BIAS_FORMAT>::type *bias;
+    uint64 bias_batch_stride;
+    Out *aux;                    // alpha * acc + beta * C + bias
+    uint64 aux_row_stride;
+    uint64 aux_batch_stride;
+    uint32 *amax;                // bits of a float that is raised to the largest |D| before scale_d
+    const float *scale_a;
+    uint64 scale_a_stride;       // from row to row
+    uint64 scale_a_k_stride;     // from one block of K to the next
+    uint64 scale_a_batch_stride;
+    const float *scale_b;
+    uint64 scale_b_stride;
+    uint64 scale_b_k_stride;
+    uint64 scale_b_batch_stride;
+    const float *scale_d;        // one factor
+    uint64 d_batch_stride;
+    const int32 *offsets;
+    float alpha;
+    float beta;
+    uint32 batches;
+    uint32 unused;
+};
+DEVICE uint32 batches(const Terms &terms) { return terms.batches; }
+DEVICE const int32 *offsets(const Terms &terms) { return terms.offsets; }
+
+struct Finish {
+    const Terms &terms;
+    uint32 m, n;
+    uint32 batch;
+    float alpha;
+    float most;
+
+    DEVICE Finish(const Terms &terms, uint32 m, uint32 n) : terms(terms), m(m), n(n), batch(0), alpha(terms.alpha), most(0.0f) {
+        dependency_wait();    // factors are read before anything was loaded by the producer
+    }
+
+    // What is finished next belongs to this batch or group, and its rows end there.
+    DEVICE void move_to(uint32 next_batch, uint32 row_end) {
+        batch = next_batch;
+        m = row_end;
+        if (ALPHA) {
+            alpha = terms.alpha;
+            #pragma unroll
+            for (int factor = 0; factor < 3; ++factor) {
+                if (terms.factors[factor] != nullptr) alpha *= *terms.factors[factor];
+            }
+        }
+    }
+
+    // The sum at (row, column) of the kernel's own problem, in which operands may have changed places. What lies outside is computed from the nearest row and column inside,
+    // so that loads need no branches, and is not stored.
+    DEVICE float finished(Accumulator sum, uint32 row, uint32 column) {
+        const bool inside = row < m && column < n;
+        const uint32 near_row = min(row, m - 1);
+        const uint32 near_column = min(column, n - 1);
+        const uint32 d_row = SWAPPED ? near_column : near_row;
+        const uint32 d_column = SWAPPED ? near_row : near_column;
+        float acc = static_cast<float>(sum);
+        if (SCALES_A == SCALES_ROW) acc *= terms.scale_a[batch * terms.scale_a_batch_stride + d_row * terms.scale_a_stride];
+        if (SCALES_B == SCALES_ROW) acc *= terms.scale_b[batch * terms.scale_b_batch_stride + d_column * terms.scale_b_stride];
+        float c = 0.0f;
+        if (HAS_C) c = widened<C_FORMAT>(terms.c[(SEVERAL_D ? batch * terms.c_batch_stride : 0) + d_row * terms.c_row_stride + d_column]);
+        float bias = 0.0f;
+        if (BIAS != BIAS_NONE) bias = widened<BIAS_FORMAT>(terms.bias[(FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + (BIAS == BIAS_M ? d_row : d_column)]);
+        float x = ALPHA ? alpha * acc : acc;
+        if (HAS_C) x += terms.beta * c;
+        if (BIAS != BIAS_NONE) x += bias;
+        if (AUX && inside) terms.aux[(SEVERAL_D ? batch * terms.aux_batch_stride : 0) + d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(x);
+        if (GATED) return x;
+        return counted(activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column), inside);
+    }
+
+    DEVICE float counted(float value, bool inside) {
+        if (AMAX && inside) most = max(most, fabsf(value));
+        return SCALE_D ? value * *terms.scale_d : value;
+    }
+
+    // Stores this thread's part of a 64 x TILE_N block whose first element is at (row, column), each sum finished when the epilogue takes it.
+    template <typename Store> DEVICE void store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column);
+
+    // After the last tile: what was counted is told.
+    DEVICE void end() const {
+        if (AMAX) {
+            const uint32 largest = warp_maximum(__float_as_uint(most));
+            if (threadIdx.x % 32 == 0) global_maximum(terms.amax, largest);
+        }
+    }
+};
+
+// This thread's part of a block, finished one by one as it is read.
+struct Finished {
+    Finish &finish;
+    const Accumulator (&sums)[TILE_N / 2];
+    uint32 row;
+    uint32 column;
+
+    DEVICE float one(int value) const { return finish.finished(sums[value], row + accumulator_row(0, value), column + accumulator_column(0, value)); }
+
+    DEVICE float operator[](int value) const {
+        if (!GATED) return one(value);
+        // Neighbouring columns are a pair: what is activated, and what it multiplies.
+        const bool inside = row + accumulator_row(0, value) < finish.m && column + accumulator_column(0, value) < finish.n;
+        const float gate = one(value);
+        const float other = one(value + 1);
+        return finish.counted(activated(gate, 0.0f, 0.0f, finish.alpha, finish.terms.beta, gate, 0, 0) * other, inside);
+    }
+};
+
+template <typename Store> DEVICE void Finish::store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column) {
+    if (row >= m || column >= n) return;
+    const uint32 thread = threadIdx.x % 128;
+    epilogue.store(Finished{*this, sums, row + accumulator_row(thread, 0), column + accumulator_column(thread, 0)}, row, column);
+}

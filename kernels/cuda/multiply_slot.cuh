@@ -1,0 +1,15 @@
+// One slot of the ring through the tensor core.
+#pragma once
+#include "output.cuh"
+#include "pipeline.cuh"
+
+// Multiplies one slot: TILE_K of the sum for M_BLOCKS blocks of 64 rows. `first` starts the sum instead of adding to it.
+DEVICE void multiply_slot(Accumulator (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 a, uint64 b, bool first) {
+    #pragma unroll
+    for (int step = 0; step < K_STEPS; ++step) {
+        #pragma unroll
+        for (int block = 0; block < M_BLOCKS; ++block) {
+            wgmma(accumulators[block], a + block * A_BLOCK_ADVANCE + a_step_advance(step), b + b_step_advance(step), !(first && step == 0));
+        }
+    }
+}

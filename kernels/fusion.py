@@ -1,0 +1,152 @@
+"""What is done to a GEMM's sums before they are stored, and which of it goes together.
+
+In this order: ``acc`` is the sum, times the scales of its row of A and its row of B; ``x = alpha * acc + beta * C +
+bias``; an activation or the user's own expression; a factor; the conversion to D's format. Knows nothing of CUDA beyond
+the words that a user's expression may hold.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid"]
+ScaleKind = Literal["", "row", "block"]
+
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid")
+ADDED_FORMATS = ("f32", "bf16", "f16")
+"""Formats of C and of a bias."""
+
+BLOCK_K = 128
+"""Elements of K, and rows of B, that share a scale of kind "block"."""
+
+EXPRESSION_VALUES = ("x", "acc", "c", "bias", "alpha", "beta", "row", "col")
+"""What a user's expression may name: x is alpha * acc + beta * c + bias; row and col are D's (whole numbers)."""
+
+EXPRESSION_FUNCTIONS = (
+    "relu", "sigmoid", "silu", "gelu", "gelu_tanh", "erff", "expf", "logf", "log1pf", "tanhf", "sqrtf", "rsqrtf",
+    "fabsf", "fmaxf", "fminf", "powf", "floorf", "ceilf", "rintf", "float",
+)  # fmt: skip
+"""The functions it may call: those of kernels/cuda/activations.cuh and single-precision ones of CUDA C++."""
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fFuU]?)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<operator><=|>=|==|!=|&&|\|\||[-+*/%()?:,<>!]))"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fusion:
+    """What a kernel does to its sums before it stores them. The default does nothing, and costs nothing."""
+
+    alpha: bool = False
+    """Whether the sums are multiplied by alpha: a number of the launch, or one in device memory."""
+    c: str = ""
+    """Format of the matrix C that is added, times beta; "" for none."""
+    bias: str = ""
+    """"n": a bias for each column of D; "m": for each row; "" for none."""
+    bias_format: str = "f32"
+    activation: Activation = "none"
+    gated: bool = False
+    """Whether neighbouring columns 2 j and 2 j + 1 make one: act(x[2 j]) * x[2 j + 1]. D has N / 2 columns then."""
+    aux: bool = False
+    """Whether x, what the activation is applied to, is stored too, in D's format."""
+    amax: bool = False
+    """Whether the largest |D| (before ``scale_d``) is reported."""
+    scale_a: ScaleKind = ""
+    """Scales of A: one for each row ("row"), or one for each row and 128 elements of K ("block")."""
+    scale_b: ScaleKind = ""
+    """Scales of B: one for each of its rows ("row"), or one for each 128 rows and 128 elements of K ("block")."""
+    scale_d: bool = False
+    """Whether the result is multiplied by a factor in device memory before it is converted."""
+    expression: str = ""
+    """C++ in place of an activation, of the values ``EXPRESSION_VALUES`` and the functions ``EXPRESSION_FUNCTIONS``."""
+
+    @property
+    def name(self) -> str:
+        """A short name of what is used, "" for nothing.
+
+        >>> Fusion(bias="n", activation="gelu").name
+        'biasn_gelu'
+        """
+        parts = [word for word in ("alpha", "gated", "aux", "amax", "scale_d") if getattr(self, word)]
+        parts += [f"c{self.c}"] if self.c else []
+        parts += [f"bias{self.bias}" + (self.bias_format if self.bias_format != "f32" else "")] if self.bias else []
+        parts += [] if self.activation == "none" else [self.activation]
+        parts += [f"scale{which}{kind}" for which, kind in (("a", self.scale_a), ("b", self.scale_b)) if kind]
+        parts += ["expression"] if self.expression else []
+        return "_".join(parts)
+
+    @property
+    def uses_terms(self) -> bool:
+        """Whether the kernel needs more than A and B."""
+        return self != Fusion()
+
+
+def expression_problem(text: str) -> str:
+    """What is wrong with a user's expression, "" if nothing: the first word or sign that is not allowed, and which are.
+
+    >>> expression_problem("fmaxf(x, 0.1f * x)"), expression_problem("x; y")
+    ('', "';' at 1 is none of the signs - + * / % ( ) ? : , < > <= >= == != && || !")
+    """
+    position, depth, names = 0, 0, 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            if not text[position:].strip():
+                break
+            at = position + len(text[position:]) - len(text[position:].lstrip())
+            return f"{text[at]!r} at {at} is none of the signs - + * / % ( ) ? : , < > <= >= == != && || !"
+        position = found.end()
+        name, sign = found["name"], found["operator"]
+        if name is not None:
+            names += 1
+            called = text[position:].lstrip().startswith("(")
+            allowed = EXPRESSION_FUNCTIONS if called else EXPRESSION_VALUES
+            if name not in allowed:
+                kind = "function" if called else "value"
+                return f"{name!r} is no {kind} of an epilogue; there are {', '.join(allowed)}"
+        depth += {"(": 1, ")": -1}.get(sign or "", 0)
+        if depth < 0:
+            return f"')' at {found.end() - 1} closes nothing"
+    if depth:
+        return f"{depth} '(' are not closed"
+    return "" if text.strip() else "is empty"
+
+
+def fusion_problems(fusion: Fusion) -> list[tuple[str, object, str, str]]:
+    """(parameter, value, rule, fix) of everything that does not go together, whatever the architecture.
+
+    >>> fusion_problems(Fusion(activation="tanh"))[0][:2]
+    ('activation', "'tanh'")
+    """
+    found: list[tuple[str, object, str, str]] = []
+    for name, value, allowed in (
+        ("activation", fusion.activation, ACTIVATIONS),
+        ("bias", fusion.bias, ("", "m", "n")),
+        ("bias_format", fusion.bias_format, ADDED_FORMATS),
+        ("c", fusion.c, ("", *ADDED_FORMATS)),
+        ("scale_a", fusion.scale_a, ("", "row", "block")),
+        ("scale_b", fusion.scale_b, ("", "row", "block")),
+    ):
+        if value not in allowed:
+            words = ", ".join(f'"{word}"' for word in allowed)
+            fix = 'expression="tanhf(x)" writes others' if name == "activation" else ""
+            found.append((name, repr(value), f"must be one of {words}", fix))
+    if fusion.expression:
+        problem = expression_problem(fusion.expression)
+        if problem:
+            found.append(("expression", repr(fusion.expression), problem, 'for example "fmaxf(x, 0.1f * x)"'))
+        if fusion.activation != "none":
+            found.append(
+                ("expression", repr(fusion.expression), "stands in place of an activation", "activation='none'")
+            )
+        if fusion.gated:
+            found.append(
+                ("expression", repr(fusion.expression), "a gated pair has two sums, an expression one", "gated=False")
+            )
+    if (fusion.scale_a == "block") != (fusion.scale_b == "block"):
+        rule = "scales of blocks of K are applied to both operands together, while the sum runs"
+        found.append(("scale_a", repr(fusion.scale_a), rule, 'scale_a="block" and scale_b="block", or neither'))
+    return found
