@@ -26,13 +26,13 @@ from stridewright.codegen.model import CONSTANTS, Constants, Features, modelled_
 TIMINGS = Path(__file__).parent / "results" / "selection_timings.json"
 
 BOUNDS: dict[str, tuple[float, float]] = {
-    "clock": (1.4, 1.98), "row": (0, 32), "column": (0.45, 0.6), "one_consumer": (0.6, 1), "three_consumers": (0.8, 1.1),
-    "slot": (0, 200), "slot_alone": (0, 300), "latency": (400, 3000), "latency_in_clusters": (0, 1.5), "door": (30, 250),
-    "l2": (4, 12), "dram": (3.2, 4.8), "turn_pingpong": (0, 1500), "only_turn_pingpong": (-200, 1500),
-    "turn_cooperative": (200, 3000), "fill": (300, 4000), "launch": (0.2, 3), "cluster": (0, 1.5), "cluster_of_four": (0, 1.5),
-    "split": (0.5, 8), "split_bytes": (0, 10), "direct": (0, 20), "power": (2, 12), "unshared": (0, 1), "window": (0, 1.5),
-    "idle": (0, 2), "depth_32": (0, 1.2), "four": (0, 0.5), "one": (-0.05, 0.3), "three": (-0.05, 0.2), "stream": (0, 0.2),
-    "swapped": (-0.06, 0.5), "narrow": (-0.03, 0.2),
+    "clock": (1.5, 1.9), "row": (0, 32), "column": (0.5, 0.56), "one_consumer": (0.6, 1),
+    "three_consumers": (0.8, 1.05), "slot": (0, 200), "slot_alone": (0, 250), "latency": (600, 2400),
+    "latency_in_clusters": (0, 1), "door": (40, 110), "l2": (4, 9), "dram": (3.6, 4.7), "turn_pingpong": (0, 1000),
+    "only_turn_pingpong": (0, 1500), "turn_cooperative": (200, 2500), "fill": (500, 3500), "launch": (0.6, 2.5),
+    "cluster": (0, 1.0), "cluster_of_four": (0, 1.0), "split": (0.8, 6), "split_bytes": (0, 6), "direct": (0, 20),
+    "power": (3, 12), "unshared": (0, 1), "window": (0, 1.5), "idle": (0, 1), "depth_32": (0, 0.4), "four": (0, 0.2),
+    "one": (-0.05, 0.2), "three": (-0.05, 0.2), "stream": (0, 0.2), "swapped": (-0.06, 0.2), "narrow": (-0.03, 0.2),
 }  # fmt: skip
 """What each constant may be: what the part it is named after could cost, and a little more."""
 

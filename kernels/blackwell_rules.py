@@ -126,7 +126,8 @@ def shared_parts(config: GemmConfig) -> dict[str, int]:
     staged = config.epilogue.store == "tma"
     parts = {
         "tiles of A": stages * tile.m // group * tile.k * 2,
-        "tiles of B": stages * tile.n // group * tile.k * 2,
+        # The swizzle acts on address bits: what is staged begins at a multiple of 1024.
+        "tiles of B": -(-stages * tile.n // group * tile.k * 2 // 1024) * 1024,
         "staging of D": warps * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
         "barriers": 16 * (stages + config.pipeline.accumulators + (TILE_SLOTS if controlled else 0)),
     }

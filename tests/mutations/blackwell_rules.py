@@ -241,7 +241,11 @@ _ZEROS = (
     '    for (int column = 0; column < TILE_N; ++column) asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0], {%1};" ::"r"(tmem + warp_lanes(warp) + column), "r"(0) : "memory");\n'
 )
 _WAIT_STORE = '    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");\n'
-_AFTER = "    tmem_fence_before_sync();\n    __syncthreads();\n    tmem_fence_after_sync();\n"
+# The textbook has no other use for the first fence, whose wrapper its source therefore lacks.
+_AFTER = (
+    '    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");\n'
+    "    __syncthreads();\n    tmem_fence_after_sync();\n"
+)
 _ADDRESS = "    const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);\n"
 
 
