@@ -304,7 +304,7 @@ class GeneralGemm(Gemm):
 
     # ---- on a GPU -----------------------------------------------------------------------------------------------------
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self, a: Any, b: Any, c: Any = None, bias: Any = None, alpha: Any = 1.0, beta: float = 0.0, out: Any = None,
         stream: Any = None, **others: Any,
     ) -> Any:  # fmt: skip
@@ -323,7 +323,7 @@ class GeneralGemm(Gemm):
 
     # ---- on the emulator ----------------------------------------------------------------------------------------------
 
-    def emulate(  # type: ignore[override]
+    def emulate(
         self,
         a: Any,
         b: Any,
