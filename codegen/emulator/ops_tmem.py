@@ -78,10 +78,8 @@ def _check_pair(g: Gang, state: TensorState, what: str) -> None:
         )  # fmt: skip
 
 
-def _agree(state: TensorState, g: Gang, request: tuple[str, int, int]) -> bool:
-    """Both blocks of a pair execute an instruction together. Returns whether the other is there; if so both go on."""
-    if g in state.granted:
-        return True
+def _partner(state: TensorState, g: Gang, request: tuple[str, int, int]) -> Gang | None:
+    """The gang of the pair's other block that waits in the same instruction; None: this one must wait for it."""
     what, column, columns = request
     _check_pair(g, state, f"tcgen05.{what}.cta_group::2")
     other = state_of(state.peer)
@@ -91,7 +89,7 @@ def _agree(state: TensorState, g: Gang, request: tuple[str, int, int]) -> bool:
             f"tcgen05.{what}.cta_group::2: one warp of each block of the pair executes it; block {state.peer.ctaid} "
             + (f"waits in tcgen05.{other.offer[0]}" if other.offer else "has not")
         )
-        return False
+        return None
     _, their_column, their_columns, gang = other.offer
     if (their_column, their_columns) != (column, columns):
         raise TensorMemoryError(
@@ -100,43 +98,46 @@ def _agree(state: TensorState, g: Gang, request: tuple[str, int, int]) -> bool:
             f"asks for {their_columns}{f' from {their_column}' if what == 'dealloc' else ''}",
         )
     other.offer = None
-    other.granted[gang] = 0
-    g.cta.machine.wake([gang])
-    return True
+    partner: Gang = gang
+    return partner
+
+
+def _members(state: TensorState, group: int) -> list[TensorState]:
+    return [state] if group == 1 else [state, state_of(state.peer)]
+
+
+def _grant(state: TensorState, partner: Gang, column: int) -> None:
+    """The other block's warp goes on: what it waits for has been done for both."""
+    state_of(state.peer).granted[partner] = column
+    state.cta.machine.wake([partner])
 
 
 def tmem_alloc(g: Gang, address: Value, columns: Value, group: int) -> bool:
     """tcgen05.alloc. Returns whether it is done; else the gang waits for columns, or for the pair's other block."""
     state = state_of(g.cta)
-    count = _uniform(g, columns, "tcgen05.alloc's number of columns")
     target = _uniform(g, address, "tcgen05.alloc's address")
-    where = g.program.places[g.at]
-    if g not in state.granted:
+    column = state.granted.pop(g, None)
+    if column is None:
+        count = _uniform(g, columns, "tcgen05.alloc's number of columns")
         state.use_group(group, g)
-        state.memory.request(count, group, where)
-    members = [state] if group == 1 else [state, state_of(state.peer)]
-    if group == 2 and g in state.granted:
-        column = state.granted.pop(g)
-        _store_address(g, target, column)
-        return True
-    column_found = state.memory.place(count, _pick(state))
-    if column_found is None:
-        state.waiters.append(g)
-        g.waiting = f"tcgen05.alloc of {count} columns: {state.memory.owners()}, and there are 512"
-        return False
-    if group == 2:
-        if not _agree(state, g, ("alloc", 0, count)):
+        state.memory.request(count, group, g.program.places[g.at])
+        column = state.memory.place(count, _pick(state))
+        if column is None:
+            state.waiters.append(g)
+            g.waiting = f"tcgen05.alloc of {count} columns: {state.memory.owners()}, and there are 512"
             return False
-        other = members[1]
-        gang = next(iter(other.granted))
-        other.granted[gang] = column_found
-    for one in members:
-        one.memory.take(column_found, count, group, where)
-        _log_columns(g, one, "alloc", column_found, count)
+        if group == 2:
+            partner = _partner(state, g, ("alloc", 0, count))
+            if partner is None:
+                return False
+            _grant(state, partner, column)
         races = g.cta.cluster.tensor
-        if races is not None:
-            races.allocated(one.cta, cells(EVERY_GROUP, column_found, count))
-    _store_address(g, target, column_found)
+        for one in _members(state, group):
+            one.memory.take(column, count, group, g.program.places[g.at])
+            _log_columns(g, one, "alloc", column, count)
+            if races is not None:
+                races.allocated(one.cta, cells(EVERY_GROUP, column, count))
+    _store_address(g, target, column)
     return True
 
 
@@ -156,24 +157,27 @@ def _store_address(g: Gang, target: int, column: int) -> None:
 def tmem_dealloc(g: Gang, address: Value, columns: Value, group: int) -> bool:
     """tcgen05.dealloc. Returns whether it is done; else the gang waits for the pair's other block."""
     state = state_of(g.cta)
-    if g in state.granted:
-        del state.granted[g]
+    if state.granted.pop(g, None) is not None:
         return True
     count = _uniform(g, columns, "tcgen05.dealloc's number of columns")
     lane, column = split_address(_uniform(g, address, "tcgen05.dealloc's address"))
     state.use_group(group, g)
     if lane:
         raise TensorMemoryError("allocation", f"tcgen05.dealloc from lane {lane}: an allocation begins at lane 0")
+    state.memory.check_free(column, count, group)
     races = g.cta.cluster.tensor
-    row = 0 if races is None else races.rows(g, g.mask)[0]
-    if group == 2 and not _agree(state, g, ("dealloc", column, count)):
-        return False
-    members = [state] if group == 1 else [state, state_of(state.peer)]
+    members = _members(state, group)
+    if races is not None:
+        for one in members:
+            races.released(g, races.rows(g, g.mask)[0], one.cta, cells(EVERY_GROUP, column, count))
+    if group == 2:
+        partner = _partner(state, g, ("dealloc", column, count))
+        if partner is None:
+            return False
+        _grant(state, partner, 0)
     for one in members:
         one.memory.free(column, count, group)
         _log_columns(g, one, "dealloc", column, count)
-        if races is not None and 0 <= column <= 512 - count:
-            races.released(g, row, one.cta, cells(EVERY_GROUP, column, count))
         g.cta.machine.wake(one.waiters)
     return True
 
@@ -181,13 +185,15 @@ def tmem_dealloc(g: Gang, address: Value, columns: Value, group: int) -> bool:
 def tmem_relinquish(g: Gang, group: int) -> bool:
     """tcgen05.relinquish_alloc_permit. Returns whether it is done; else the gang waits for the pair's other block."""
     state = state_of(g.cta)
-    if g in state.granted:
-        del state.granted[g]
+    if state.granted.pop(g, None) is not None:
         return True
     state.use_group(group, g)
-    if group == 2 and not _agree(state, g, ("relinquish_alloc_permit", 0, 0)):
-        return False
-    for one in [state] if group == 1 else [state, state_of(state.peer)]:
+    if group == 2:
+        partner = _partner(state, g, ("relinquish_alloc_permit", 0, 0))
+        if partner is None:
+            return False
+        _grant(state, partner, 0)
+    for one in _members(state, group):
         one.memory.relinquish(g.program.places[g.at])
     return True
 

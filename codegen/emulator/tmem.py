@@ -154,12 +154,12 @@ allocated; this block owns columns 0..63 (allocated at k.cu:3)
         self.written[:, column : column + columns] = False
         self.allocations[column] = Allocation(column, columns, cta_group, where)
 
-    def free(self, column: int, columns: int, cta_group: int) -> None:
-        """Takes columns back: exactly what one allocation gave.
+    def check_free(self, column: int, columns: int, cta_group: int) -> None:
+        """Checks a deallocation: of exactly what one allocation gave.
 
         >>> memory = TensorMemory()
         >>> memory.take(0, 64, 1, "k.cu:3")
-        >>> memory.free(0, 32, 1)
+        >>> memory.check_free(0, 32, 1)
         Traceback (most recent call last):
         ...
         stridewright.codegen.emulator.tmem.TensorMemoryError: allocation: tcgen05.dealloc of 32 columns from column 0: this block owns \
@@ -176,6 +176,17 @@ columns 0..63 (allocated at k.cu:3), and each is deallocated as it was allocated
             raise TensorMemoryError(
                 "allocation", f"tcgen05.dealloc.cta_group::{cta_group} of {found}, with .cta_group::{found.cta_group}"
             )
+
+    def free(self, column: int, columns: int, cta_group: int) -> None:
+        """Takes columns back.
+
+        >>> memory = TensorMemory()
+        >>> memory.take(0, 64, 1, "k.cu:3")
+        >>> memory.free(0, 64, 1)
+        >>> memory.owners()
+        'this block owns no tensor memory'
+        """
+        self.check_free(column, columns, cta_group)
         del self.allocations[column]
         self.owned[column : column + columns] = False
         self._checked.clear()

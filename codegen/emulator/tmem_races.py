@@ -182,15 +182,19 @@ class TensorRaces:
         shadow.forget((int(low) * CELL, int(high) * CELL) for low, high in zip(firsts, lasts, strict=True))
 
     def released(self, g: Gang, row: int, cta: Cta, cells: Any) -> None:
-        """tcgen05.dealloc: every use must be over. It needs no tcgen05.fence: a barrier after the waits is enough."""
+        """tcgen05.dealloc: every use must be over. It needs no tcgen05.fence: a barrier after the waits is enough.
+
+        Both warps of a pair give back the columns of both blocks, in any order.
+        """
         line = self.line(row, "st")
         clock = np.maximum(self._clock(row), self.races.clocks[row, 0])
         for one in self._kinds.values():
             clock[one.agent] = max(clock[one.agent], clock[one.twin])
         found = self.shadow(cta.rank).write_lanes(Actor(line.agent, line.epoch, clock), cells * CELL, CELL, g.at)
+        instructions = self.launch.program.instructions
+        found = [one for one in found if instructions[one.other_where].parts[:2] != ("tcgen05", "dealloc")]
         if found:
             self.report(found, cta, row)
-        self.allocated(cta, cells)
 
     # -- operations of the tensor pipe -------------------------------------------------------------------------------------------
 

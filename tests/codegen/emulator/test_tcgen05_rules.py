@@ -140,6 +140,9 @@ PAIR_RULES = {
     "mask names a block too many": ({"COMMIT": "commit_all(&done, 7)"}, "multicast mask 0x7 in a cluster of 2"),
     "pair without a cluster": ({"CLUSTER": "1", "blocks": 2, "COMMIT": "commit(&done)"}, "needs pairs of blocks"),
     "no barrier before the end": ({"SYNC_END": "__syncthreads()"}, "barrier or arrival"),
+    "only one block waits for the other before the end": (
+        {"SYNC_END": "__syncthreads(); if (warp == 0) { arrive_at(&leave, me ^ 1); if (me == 0) wait(&leave, 0); }"}, "barrier or arrival"
+    ),
     "instruction descriptor of one block": ({"IDESC": "0x04100490"}, "m=64"),
     "follower ends at once": ({"SYNC_START": "cluster_sync(); if (me) return"}, "has ended"),
     "lanes arrive on a barrier that counts one": ({"SYNC_END": "HANDSHAKE", "COUNT": "1"}, "arrivals"),
