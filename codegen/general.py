@@ -241,7 +241,7 @@ class GeneralGemm(Gemm):
         else:
             reason = f"has neither dimension of {axes} contiguous (strides {operand.tensor.strides})"
         raise OperandError(
-            f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, xp.ascontiguousarray({operand.name}) once'
+            f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, {"np" if operand.tensor.on_host else "xp"}.ascontiguousarray({operand.name}) once'
         )
 
     def copy_plan(
