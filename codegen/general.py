@@ -99,7 +99,8 @@ class GeneralGemm(Gemm):
         if self._given_config is not None:
             return self._given_config.replace(problem=problem, fusion=fusion, promote=promote).require_valid()
         probe = GemmConfig(problem=problem, fusion=fusion, epilogue=Epilogue(store="direct"))
-        slot = min(128 // element_bytes(problem.a), promote or 1 << 20) if problem.a in _BYTES else 64
+        slot = 128 // element_bytes(problem.a) if problem.a in _BYTES else 64
+        slot = slot // 2 if promote % slot else slot
         probe = probe.replace(promote=promote, tile_m=64, tile_n=8, tile_k=slot, consumers=1, stages=2)
         probe.require_valid()
         return choose(problem, fusion, promote, direct, self.batches)
