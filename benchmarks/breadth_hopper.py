@@ -295,7 +295,7 @@ def fused_lines(args: argparse.Namespace) -> dict[str, Any]:
             [Gemm(m, n, k, config=config, activation="gelu") for config in fused_configs], data, bias=bias
         )
         plain, plain_loop = best_of([Gemm(m, n, k, config=config) for config in [*plain_configs, *same]], data)
-        twin, twin_loop = best_of([Gemm(m, n, k, config=fused.config.replace(fusion=Fusion()))], data)
+        _, twin_loop = best_of([Gemm(m, n, k, config=fused.config.replace(fusion=Fusion()))], data)
         found[name] = {
             "fused": fused.config.name,
             "plain": plain.config.name,
@@ -330,7 +330,7 @@ def promotion_lines(args: argparse.Namespace) -> dict[str, Any]:
         compile_all(configs, args.workers)
         ours, loop = best_of([gemm_with(m, n, k, one) for one in configs], data, **others)
         loops[name] = loop
-        a, b, d = data[0]
+        a, b, _ = data[0]
         f32 = gemm_with(
             m, n, k, ours.config.replace(problem=Problem(a="e4m3", b="e4m3", d="f32"), store="direct"), d="f32"
         )

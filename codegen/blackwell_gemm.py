@@ -132,13 +132,14 @@ class BlackwellGemm(Gemm):
         b: Any,
         c: Any = None,
         bias: Any = None,
-        alpha: float = 1.0,
+        alpha: Any = 1.0,
         beta: float = 0.0,
         out: Any = None,
         stream: Any = None,
+        **others: Any,
     ) -> Any:
         """``a @ b.T`` on the current GPU; see :meth:`Gemm.__call__`."""
-        self._refuse_epilogue(c, bias, alpha, beta)
+        self._refuse_epilogue(c, bias, alpha, beta, **others)
         if out is None:
             self._require_gpu()
         return self.bind(a, b, out)(stream)

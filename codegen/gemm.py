@@ -367,9 +367,9 @@ class Gemm:
         given = self.config if self.configured else None
         return GeneralGemm(self.m, self.n, self.k, arch=self.config.arch, config=given)
 
-    def _refuse_epilogue(self, c: Any, bias: Any, alpha: float, beta: float) -> None:
+    def _refuse_epilogue(self, c: Any, bias: Any, alpha: Any, beta: float, **others: Any) -> None:
         """Raises ConfigError where something is to be added or scaled: for families without kernels for that."""
-        given = {"c": c, "bias": bias, "alpha": None if alpha == 1 else alpha, "beta": beta or None}
+        given = {"c": c, "bias": bias, "alpha": None if _is_one(alpha) else alpha, "beta": beta or None, **others}
         _refuse_beyond(given, self.config.arch)
 
     @cached_property

@@ -132,9 +132,9 @@ class GeneralGemm(Gemm):
         >>> Gemm(64, 128, 32, batch=3).division().blocks
         12
         """
-        m, n = (self.problem.n, self.problem.m) if self.config.schedule.swap else (self.problem.m, self.problem.n)
-        assert m is not None and n is not None and self.problem.k is not None
-        return divide(self.config, m, n, self.problem.k, sms, max(self.batches, 1))
+        m, n, k = (max(size, 1) for size in (self.m, self.n, self.k))
+        rows, columns = (n, m) if self.config.schedule.swap else (m, n)
+        return divide(self.config, rows, columns, k, sms, max(self.batches, 1))
 
     def tiles(self) -> int:
         """Output tiles, of all matrices, counting those that only fill up a cluster."""
@@ -304,7 +304,7 @@ class GeneralGemm(Gemm):
 
     # ---- on a GPU -----------------------------------------------------------------------------------------------------
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self, a: Any, b: Any, c: Any = None, bias: Any = None, alpha: Any = 1.0, beta: float = 0.0, out: Any = None,
         stream: Any = None, **others: Any,
     ) -> Any:  # fmt: skip
@@ -323,7 +323,7 @@ class GeneralGemm(Gemm):
 
     # ---- on the emulator ----------------------------------------------------------------------------------------------
 
-    def emulate(  # type: ignore[override]
+    def emulate(
         self,
         a: Any,
         b: Any,

@@ -50,8 +50,7 @@ def candidates(
     problem: Problem, fusion: Fusion, promote: int, direct: bool, batches: int, sms: int
 ) -> Iterator[GemmConfig]:
     """Configurations from the likeliest on, valid or not."""
-    assert problem.m is not None and problem.n is not None and problem.k is not None
-    m, n, k = problem.m, problem.n, problem.k
+    m, n, k = (int(size or 1) for size in (problem.m, problem.n, problem.k))
     element = element_bytes(problem.a)
     staged = problem.d in STAGED_FORMATS and n % 8 == 0 and not direct and not fusion.gated
     base = GemmConfig(

@@ -125,7 +125,11 @@ class Collector:
     def vector(self, array: Any, name: str, length: int, axis: str) -> tuple[Tensor, int, int]:
         """A vector for each matrix, or one for all: the tensor, its stride, and that from matrix to matrix."""
         tensor = self.tensor_of(array, name)
-        shapes = {(length,): (0, None), (1, length): (1, None), (length, 1): (0, None)}
+        shapes: dict[tuple[int, ...], tuple[int, int | None]] = {
+            (length,): (0, None),
+            (1, length): (1, None),
+            (length, 1): (0, None),
+        }
         if self.gemm.problem.form != "one":
             several = self.gemm.batches
             shapes |= {(several, length): (1, 0), (several, 1, length): (2, 0), (several, length, 1): (1, 0)}
@@ -151,7 +155,7 @@ class Collector:
         tensor = self.tensor_of(array, name)
         one = (gemm.m, columns)
         several = (gemm.batches, *one)
-        may = (several,) if gemm.several_d else (one,)
+        may: tuple[tuple[int, ...], ...] = (several,) if gemm.several_d else (one,)
         if name == "c" and gemm.several_d:
             may = (several, one)
         if tensor.shape not in may:
@@ -203,7 +207,7 @@ class Collector:
 
     def factor(self, given: Given, alpha: Any) -> None:
         """alpha: a number, or a float32 in the arrays' memory."""
-        if isinstance(alpha, int | float) or getattr(alpha, "shape", None) == () and not hasattr(alpha, "__dlpack__"):
+        if isinstance(alpha, int | float) or (getattr(alpha, "shape", None) == () and not hasattr(alpha, "__dlpack__")):
             if float(alpha) != 1.0:
                 given.fusion["alpha"] = True
                 given.numbers["alpha"] = float(alpha)

@@ -76,9 +76,11 @@ def activation(name: str, xp: Any = np) -> Callable[[Any], Any]:
         if xp is np:
             from math import erf
 
-            error = np.vectorize(erf, otypes=[np.float64])
+            error: Any = np.vectorize(erf, otypes=[np.float64])
         else:
-            from cupyx.scipy.special import erf as error  # noqa: PLC0415
+            import importlib
+
+            error = importlib.import_module("cupyx.scipy.special").erf
         return lambda x: 0.5 * x * (1.0 + error(x / 2.0**0.5))
     functions: dict[str, Callable[[Any], Any]] = {
         "none": lambda x: x,

@@ -88,7 +88,10 @@ def empty(shape: Sequence[int], dtype: str, like: Tensor) -> Tensor:
 def zeros(shape: Sequence[int], dtype: str, like: Tensor) -> Tensor:
     """A new array of zeros where ``like`` lies."""
     made = empty(shape, dtype, like)
-    made.array[...] = made.array.dtype.type(0)
+    if made.on_host:
+        made.raw[...] = 0
+    else:
+        made.array.data.memset(0, made.array.nbytes)
     return made
 
 

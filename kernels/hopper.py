@@ -17,18 +17,15 @@ from functools import lru_cache
 
 from stridewright.layout import (
     Layout,
-    Swizzle,
     SwizzledLayout,
     coalesce,
     compose,
     cosize,
     right_inverse,
     size,
-    tile_to_shape,
 )
 from stridewright.layout.banks import Access, BankReport, bank_report
-from stridewright.layout.hardware import TensorMap, decode_matrix_descriptor, swizzle_mode
-from stridewright.layout.hardware.canonical import k_advance, matrix_descriptor
+from stridewright.layout.hardware import TensorMap, decode_matrix_descriptor
 from stridewright.layout.hardware.fragments import stmatrix_layout, wgmma_d_layout
 
 from .config import GemmConfig
