@@ -61,6 +61,9 @@ class Formula:
     def screen_us(self, expected_us: float) -> float:
         return expected_us
 
+    def expect(self, us: float) -> None:
+        assert us > 0
+
     def rounds(self, runners: Mapping[str, Formula], rounds: int) -> dict[str, list[float]]:
         return {key: [1e6 * estimate(runner.config)] * rounds for key, runner in runners.items()}
 
