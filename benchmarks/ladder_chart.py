@@ -46,7 +46,11 @@ def lines(path: Path = RECORD) -> list[str]:
         f"TFLOP/s, and in brackets cuBLASLt's time over the rung's (its first choice, CUDA-graph replays in turn, inputs larger than L2), on one "
         f"{device['name']} ({device['date'][:10]}); {right} of {rows} results right. The last column is {PUBLISHED}.",
         "",
+        "<details><summary>Each rung</summary>",
+        "",
         *markdown(results),
+        "",
+        "</details>",
     ]
     return made + _counters(found)
 

@@ -70,11 +70,15 @@ def _shapes(found: dict[str, Any], random: dict[str, Any] | None) -> str:
             f"| {len(tuned.sustained_first)} compute-bound shapes, each alone, sustained | {mean(tuned.sustained_first.values()):.3f} "
             f"| {mean(tuned.sustained_best.values()):.3f} | {mean(alone.values()):.3f} |"
         )
-    lines += ["", *_shares(rows, random), ""]
+    lines += ["", *_shares(rows, random), "", f"![Every shape beside cuBLASLt](benchmarks/results/{CHART})", ""]
     lines += [
+        f"<details><summary>Each of the {len(rows)} shapes</summary>",
+        "",
         "| shape | M, N, K | us | TFLOP/s | to the first choice | to the best | untuned | configuration |",
         "|---|---|---|---|---|---|---|---|",
         *(_shape_row(row) for row in rows),
+        "",
+        "</details>",
     ]
     return "\n".join(lines)
 

@@ -348,7 +348,9 @@ class _Run:
         return Outcome(candidate, status, reason, modelled_us=1e6 * estimate(candidate.config, self.sms), **more)
 
     def screen(self, candidate: Candidate, future: Future[Compiled]) -> Runner | None:
-        """Checks and times one candidate, keeps the outcome, and returns what runs it where it was right."""
+        """Checks and times one candidate, keeps the outcome, and returns what runs it where it was right. One that was timed
+        before is only checked again.
+        """
         compiled = future.result()
         runner = None
         if compiled.refused:
@@ -361,6 +363,11 @@ class _Run:
         self.done += 1
         if outcome.status == "measured" and (self.state.best is None or (outcome.us or 0.0) < self.state.best_us):
             self.state.best, self.state.best_us = candidate, outcome.us or 0.0
+        if outcome.status != "measured" and self.state.best == candidate:
+            # It was right before, and is not now: whatever it is, it must not stay in use.
+            others = self.state.measured()
+            self.state.best = others[0].candidate if others else None
+            self.state.best_us = (others[0].us or 0.0) if others else 0.0
         if outcome.status == "failed" and not self.bench.alive():
             raise DeviceLostError(
                 f"the device does not answer after {candidate.key} ({outcome.reason}). What was found before is kept in "
@@ -370,13 +377,16 @@ class _Run:
         return runner
 
     def try_one(self, candidate: Candidate, compile_seconds: float) -> tuple[Outcome, Runner | None]:
-        modelled = 1e6 * estimate(candidate.config, self.sms)
+        known = self.state.outcomes.get(candidate.key)
         try:
             runner = self.bench.open(candidate.config, candidate.dependent)
             complaint = runner.check()
             if complaint:
                 return self.outcome(candidate, "wrong", complaint, compile_seconds=compile_seconds), None
-            us = runner.screen_us(modelled)
+            if known is not None and known.us:
+                runner.expect(known.us)
+                return known, runner
+            us = runner.screen_us(1e6 * estimate(candidate.config, self.sms))
         except KeyboardInterrupt:
             self.state.attempts.pop(candidate.key, None)  # its end is no fault of the candidate
             raise

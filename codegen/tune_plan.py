@@ -57,8 +57,8 @@ def starting_points(
         if config in found:
             continue
         schedule = config.schedule
-        kind = (schedule.kind, schedule.consumers, schedule.swap, config.cluster.pair, config.tile.m)
-        kind += (config.split.kind != "none",)
+        kind: tuple[object, ...] = (schedule.kind, schedule.consumers, schedule.swap, config.tile.m)
+        kind += (config.cluster.pair, config.split.kind != "none")
         if taken[kind] < _OF_A_KIND and not taken[(*kind, config.tile.n)]:
             taken[kind] += 1
             taken[(*kind, config.tile.n)] += 1

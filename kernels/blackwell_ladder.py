@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from .config import GemmConfig
 
-_FOLDER = "blackwell/"
-
 
 @dataclass(frozen=True)
 class Rung:

@@ -124,19 +124,29 @@ def tensor_sum(
     a_type: str,
     b_type: str,
     d_type: str,
+    factor: NDArray[np.float64] | None = None,
 ) -> NDArray[Any]:
     """One tcgen05.mma by the model that a paper gives (MMA-Sim, arXiv 2511.10909), not measured: ``before`` + A B^T.
 
     As ``fused_sum`` with F = 25 for every operand type. ``left`` (m, k), ``right`` (n, k) and ``before`` (m, n) are exact values; the
-    result has the bits of D.
+    result has the bits of D. ``factor`` (m, n): powers of two by which the products of an element are scaled, all alike; the model then only
+    shifts exponents, and a result that leaves the normal numbers of f32 raises.
 
     >>> one = np.ones((1, 32), np.float32)
     >>> tensor_sum(one, one, np.zeros((1, 1)), "e4m3", "e4m3", "f32").view(np.float32).tolist()
     [[32.0]]
     """
-    return _sum_of_values(
-        left.astype(np.float64), right.T, before, _LEAST[a_type], _LEAST[b_type], d_type, FRACTION_BITS, False
+    start = before if factor is None else before / factor
+    bits = _sum_of_values(
+        left.astype(np.float64), right.T, start, _LEAST[a_type], _LEAST[b_type], d_type, FRACTION_BITS, False
     )
+    if factor is None:
+        return bits
+    exact = bits.view(np.float32).astype(np.float64) * factor
+    small = np.abs(exact[exact != 0])
+    if not np.isfinite(exact).all() or (small.size and not 2.0**-126 <= small.min() <= small.max() < 2.0**128):
+        raise MachineError("unknown", "a block-scaled sum that is no normal number of f32: its bits are not modelled")
+    return exact.astype(np.float32).view(np.uint32)
 
 
 def _integer_sum(

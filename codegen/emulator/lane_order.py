@@ -41,6 +41,10 @@ class LaneOrder:
             held = self._stores[row] = deque(maxlen=_MOST)
         held.append((rank, addresses, size, mask, where))
 
+    def pending(self, row: int) -> bool:
+        """Whether lanes of a warp have stored anything since they last waited for each other."""
+        return row in self._stores
+
     def synchronised(self, row: int) -> None:
         """The lanes of a warp have waited for each other."""
         self._stores.pop(row, None)

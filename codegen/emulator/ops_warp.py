@@ -342,8 +342,9 @@ def cluster_wait(g: Gang, aligned: bool) -> bool:
         g.require_full_warps(g.mask, "barrier.cluster.wait")
     tokens = cta.cluster_token[g.base + g.lanes]
     if bool((tokens < 0).any()):
-        raise EmulationError(f"barrier.cluster.wait by {g.who()} before any barrier.cluster.arrive")
+        raise EmulationError(f"barrier.cluster.wait by {g.who()} without a barrier.cluster.arrive since its last wait")
     if bool((tokens < cluster.phase).all()):
+        cta.cluster_token[g.base + g.lanes] = -1
         if cta.races is not None:
             cta.races.cluster_wait(g)
         return True

@@ -8,7 +8,7 @@ A step holds the words of A (a matrix descriptor, or a column of tensor memory) 
 layout.hardware.tensor_memory's; where operands lie in shared memory is layout.hardware.descriptors'.
 
 Numerics. "float32" sums in float32 in any order. "hardware": one fused sum of C and the products of an instruction, aligned to the largest
-exponent, cut at 25 fractional bits, rounded toward zero to f32 (to nearest even for f16). That model is a paper's (MMA-Sim, arXiv 2511.10909); it was
+exponent, cut at 25 fractional bits, rounded toward zero to f32 (to nearest even for f16); kind::mxf8f6f4 with its scale factors' exponents added. That model is a paper's (MMA-Sim, arXiv 2511.10909); it was
 not measured here, and no Blackwell has confirmed this module.
 """
 
@@ -355,8 +355,8 @@ def run(
     if numerics == "float32":
         factor = values_of(b, form.stored(fields.b))
         factor = factor.T if fields.b_major == "k" else factor
-    elif form.vector:
-        raise DescriptorError("unknown", "the bits of a block-scaled product are not modelled: use numerics='float32'")
+    elif form.vector and fields.kind != "mxf8f6f4":
+        raise DescriptorError("unknown", f"the bits of kind {fields.kind} are not modelled: use numerics='float32'")
     for number, (side, (left, _)) in enumerate(zip(sides, tables, strict=True)):
         memory = side.memory
         lanes = accumulator_lanes(form, d[0])
@@ -371,12 +371,12 @@ def run(
                     known, lanes[view] if rows is None else lanes[view][rows], d[1], "tcgen05.mma (D)"
                 )
             start = words.reshape(-1, words.shape[-1]) if words.ndim == 3 else words
+            scales = _scales(form, memory, steps) if form.vector else None
             if factor is not None:
-                scales = _scales(form, memory, steps) if form.vector else None
                 found = _float32(form, a, factor[:, columns], start, accumulate, scale, scales)
             else:
                 part = b[columns] if fields.b_major == "k" else _columns(form, b, columns)
-                found = _hardware(form, a, part, start, accumulate, scale)
+                found = _hardware(form, a, part, start, accumulate, scale, scales)
             if rows is None:
                 words[...] = found.reshape(words.shape)
                 state[...] = True
@@ -447,9 +447,15 @@ def _integers(
 
 
 def _hardware(
-    form: Form, a: NDArray[np.uint8], b: NDArray[np.uint8], start: NDArray[np.uint32], accumulate: bool, scale: int
+    form: Form,
+    a: NDArray[np.uint8],
+    b: NDArray[np.uint8],
+    start: NDArray[np.uint32],
+    accumulate: bool,
+    scale: int,
+    scales: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.uint32]:
-    """One instruction by the published model."""
+    """One instruction by the published model. `scales` as in _float32: one factor a row and a column."""
     fields = form.descriptor
     left, right = values_of(a, form.stored(fields.a)), values_of(b, form.stored(fields.b))
     left = left if fields.a_major == "k" else left.T
@@ -464,4 +470,7 @@ def _hardware(
         with np.errstate(invalid="ignore"):
             before = (words.astype(np.uint16).view(np.float16) if half else words.view(np.float32)).astype(np.float64)
             before *= 2.0**-scale
-    return tensor_sum(left, right, before, fields.a, fields.b, fields.d).astype(np.uint32)
+    factor = None
+    if scales is not None:
+        factor = scales[0][:, :1].astype(np.float64) * scales[1][:1, :].astype(np.float64)
+    return tensor_sum(left, right, before, fields.a, fields.b, fields.d, factor).astype(np.uint32)

@@ -15,6 +15,7 @@ shift -> cp.4x256b; mma -> shift; all three -> commit; ld -> wait::ld; st -> wai
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +52,14 @@ class Line:
 class Issuer:
     """The asynchronous operations of one thread: an agent for each stream, and how many commits it has made."""
 
-    __slots__ = ("commits", "name", "reads", "row", "streams")
+    __slots__ = ("commits", "last", "name", "reads", "row", "streams")
 
     def __init__(self, row: int, name: str) -> None:
         self.row = row
         self.name = name
         self.commits = 0
+        self.last: Any = None
+        """The last operation's stream, epoch and cells."""
         self.streams: dict[Any, int] = {}
         self.reads: dict[tuple[int, int], tuple[int, int]] = {}
         """By (rank of the block whose shared memory is read, stream): the last epoch, and the instruction."""
@@ -220,7 +223,17 @@ class TensorRaces:
             if self.lenient or (number == agent and key[0] == "mma") or other[0] in after:
                 clock[number] = epoch
         actor = Actor(agent, epoch, clock)
-        for cta, cells, writes in memory:
+        # The next step of a product touches what the last one did, in the same epoch: whoever came between has been held against that one.
+        touched = [cells for _, cells, _ in memory]
+        before = one.last
+        again = (
+            before is not None
+            and before[:2] == (agent, epoch)
+            and len(before[2]) == len(touched)
+            and all(map(operator.is_, before[2], touched))
+        )
+        one.last = (agent, epoch, touched)
+        for cta, cells, writes in () if again else memory:
             shadow = self.shadow(cta.rank)
             if writes:
                 found = shadow.write_lanes(actor, cells * CELL, CELL, g.at)
@@ -230,7 +243,9 @@ class TensorRaces:
                 self.report(found, cta, one.row)
         for cta, chunks in shared:
             actor = Actor(agent, epoch, self.races.clocks[one.row, 1])
-            self.races.check_lanes(g, lane, cta, _ranges(chunks, cta.shared.base))
+            order = self.races.lane_order
+            if order is not None and order.pending(one.row):
+                self.races.check_lanes(g, lane, cta, _ranges(chunks, cta.shared.base))
             found = self.races._shadow(cta).read_chunks(actor, chunks, g.at)
             if found:
                 self.report(found, cta, one.row, shared=True)

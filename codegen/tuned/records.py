@@ -12,8 +12,8 @@ from typing import Any
 
 from stridewright.kernels.config import GemmConfig, Problem
 
-KINDS = ("a", "b", "d", "a_major", "b_major")
-"""What of a problem names its types and how its operands lie."""
+KINDS = ("a", "b", "d", "a_major", "b_major", "form")
+"""What of a problem names its types, how its operands lie, and whether it is one product or many."""
 
 
 class StaleRecordError(ValueError):
@@ -81,7 +81,7 @@ def problem_record(problem: Problem) -> dict[str, Any]:
     """The problem's sizes, types and majors.
 
     >>> problem_record(Problem(m=1, n=8, k=64))
-    {'m': 1, 'n': 8, 'k': 64, 'a': 'bf16', 'b': 'bf16', 'd': 'bf16', 'a_major': 'k', 'b_major': 'k'}
+    {'m': 1, 'n': 8, 'k': 64, 'a': 'bf16', 'b': 'bf16', 'd': 'bf16', 'a_major': 'k', 'b_major': 'k', 'form': 'one'}
     """
     return {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
 

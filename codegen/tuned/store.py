@@ -23,7 +23,7 @@ from typing import Any
 from stridewright.codegen.cache import CacheError, default_folder
 from stridewright.kernels.config import Problem
 
-from .records import KINDS, StaleRecordError, read_problem
+from .records import StaleRecordError, problem_record, read_problem
 
 FORMAT = 1
 _FOLDER = f"tuned-{FORMAT}"
@@ -65,7 +65,8 @@ class Place:
         problem = self.problem
         types = "-".join((problem.a, problem.b, problem.d))
         sizes = f"{problem.m}x{problem.n}x{problem.k}"
-        return f"{_plain(self.arch)}_{_plain(types)}_{problem.a_major}{problem.b_major}_{sizes}.json"
+        form = "" if problem.form == "one" else f"_{problem.form}"
+        return f"{_plain(self.arch)}_{_plain(types)}_{problem.a_major}{problem.b_major}{form}_{sizes}.json"
 
 
 @lru_cache(maxsize=256)
@@ -143,7 +144,7 @@ class Store:
             "device": place.device,
             "driver": place.driver,
             "arch": place.arch,
-            "problem": {name: getattr(place.problem, name) for name in ("m", "n", "k", *KINDS)},
+            "problem": problem_record(place.problem),
             **record,
         }
         try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from stridewright.codegen import launch
+from stridewright.codegen import ladder_measure, launch, nvml
 from stridewright.codegen.build import build
 from stridewright.codegen.cli import app
 from stridewright.codegen.ladder import Rung
+from stridewright.codegen.ladder_measure import LadderResult, RungResult
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +90,47 @@ def test_what_cannot_be_done_is_refused_in_words(arguments: tuple[str, ...], wor
     result = call(*arguments)
     assert result.exit_code == 2
     assert words in result.output
+
+
+def pretend_gpu(monkeypatch: pytest.MonkeyPatch, wrong: str = "") -> None:
+    """A GPU whose measurements are made up: rung after rung 5 % more of cuBLASLt's speed."""
+
+    def measured(rungs: Any, pairs: int, report: Any) -> LadderResult:
+        rows = []
+        for place, rung in enumerate(rungs):
+            ratio = 0.25 + place / 20
+            row = RungResult(rung.number, rung.title, rung.configuration, 100 / ratio, 700 * ratio, ratio, ratio - 0.01, ratio + 0.01, pairs, rung.number != wrong, 0.002, 168, rung.spec.published)  # fmt: skip
+            rows.append(row)
+            report(row)
+        return LadderResult(rungs[0].m, rungs[0].n, rungs[0].k, "cublaslt0", 100.0, 700.0, tuple(rows))
+
+    monkeypatch.setattr(launch, "gpu_available", lambda arch=None: (True, "a pretended GPU"))
+    monkeypatch.setattr(ladder_measure, "measure_ladder", measured)
+    monkeypatch.setattr(nvml, "gpu_or_none", lambda: None)
+
+
+def test_on_a_gpu_the_ladder_is_a_table_and_a_chart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pretend_gpu(monkeypatch)
+    result = call("--svg", str(tmp_path / "ladder.svg"))
+    assert result.exit_code == 0, result.output
+    assert "D[4096,4096] = A[4096,4096] B[4096,4096]^T" in result.output
+    assert "   7  cheap barriers                420.0  0.600 (0.590 to 0.610)    0.94  right" in result.output
+    assert "cuBLASLt, first choice        700.0" in result.output
+    svg = (tmp_path / "ladder.svg").read_text(encoding="utf-8")
+    assert svg.count('class="cell k0"') == 13
+    assert "this GPU" in svg
+
+
+def test_on_a_gpu_json_has_every_rung_s_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpu(monkeypatch)
+    report = json.loads(call("2048", "2048", "2048", "--pairs", "7", "--json").stdout)
+    assert (report["on"], report["right"], report["m"], report["cublaslt"]) == ("gpu", True, 2048, "cublaslt0")
+    assert [rung["pairs"] for rung in report["rungs"]] == [7] * 13
+    assert report["rungs"][-1]["tflops"] == pytest.approx(595.0)
+
+
+def test_a_wrong_rung_on_a_gpu_ends_with_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpu(monkeypatch, wrong="4")
+    result = call()
+    assert result.exit_code == 1
+    assert "WRONG" in result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import zlib
 from collections.abc import Mapping
@@ -17,9 +18,11 @@ from stridewright.codegen import compile_pool
 from stridewright.codegen import tune as tune_module
 from stridewright.codegen.build import build
 from stridewright.codegen.cli import app
-from stridewright.codegen.cli.tune_commands import read_shapes
+from stridewright.codegen.cli.tune_commands import read_shapes, tuning_bar
 from stridewright.codegen.compile_pool import Compiled
+from stridewright.codegen.tune import TuneProgress
 from stridewright.codegen.tune_plan import estimate
+from stridewright.codegen.tune_state import Candidate
 from stridewright.codegen.tuned import Store, TuningDevice, lookup, read_table
 from stridewright.kernels.config import GemmConfig, Problem
 
@@ -57,6 +60,9 @@ class Formula:
 
     def screen_us(self, expected_us: float) -> float:
         return expected_us
+
+    def expect(self, us: float) -> None:
+        assert us > 0
 
     def rounds(self, runners: Mapping[str, Formula], rounds: int) -> dict[str, list[float]]:
         return {key: [1e6 * estimate(runner.config)] * rounds for key, runner in runners.items()}
@@ -229,3 +235,28 @@ def test_a_damaged_result_is_listed_as_such(card: type[Formula], tmp_path: Path)
     path.write_text("{")
     assert "CORRUPT, not used" in call("cache", "list").stdout
     assert call("cache", "list", "--json").exit_code == 0
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_and_a_pipe_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = Candidate(GemmConfig(problem=PROBLEM))
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    with tuning_bar(True, "512x512x512") as report:
+        assert report is not None
+        for done in range(3):
+            report(TuneProgress("search", done, 1.0 * done, 2.0, best, 5.25, None))
+    assert "512x512x512 search, 2 candidates" in terminal.getvalue()
+    assert "5.25 us" in terminal.getvalue()
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with tuning_bar(True, "512x512x512") as report:
+        assert report is None
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with tuning_bar(False, "512x512x512") as report:  # --json
+        assert report is None

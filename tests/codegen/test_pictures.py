@@ -24,7 +24,7 @@ from stridewright.codegen.pictures import (
 )
 from stridewright.codegen.tune_state import Candidate, Outcome
 from stridewright.kernels.config import GemmConfig, Problem
-from stridewright.layout import SwizzledLayout
+from stridewright.layout import SwizzledLayout, size
 
 CONFIG = GemmConfig().replace(tile_m=128, tile_n=128, stages=3)
 
@@ -292,3 +292,39 @@ def test_memory_that_is_polled_for_ever_is_drawn_too() -> None:
     text = deadlock_picture(caught.value).text()
     assert "memory at 0x" in text
     assert "lacks a store of another value" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "element"),
+    [
+        ({"a": "e4m3", "b": "e4m3"}, 1),
+        ({"a": "tf32", "b": "tf32", "d": "f32"}, 4),
+        ({"activation": "relu"}, 2),
+        ({"arch": "sm_100a"}, 2),
+    ],
+)
+def test_other_types_and_architectures_are_linked_by_their_own_bytes(options: dict[str, Any], element: int) -> None:
+    gemm = Gemm(512, 512, 512, **options)
+    drawing = source_picture(gemm)
+    source, text = numbers(gemm.source), drawing.text()
+    for operand in (gemm.derivation.a, gemm.derivation.b):
+        plain = operand.layout.layout
+        assert f"{operand.name}_SLOT_BYTES" in text
+        assert f"elements of {element} bytes" in text
+        assert source[f"{operand.name}_SLOT_BYTES"] == int(size(plain)) * element
+        assert (source[f"{operand.name}_DESCRIPTOR"] >> 32 & 0x3FFF) * 16 == plain(8, 0) * element
+        assert f"from row 0 to row 8, {plain(8, 0) * element} bytes" in text
+        assert f"from one k-step of {32 // element} elements" in text
+
+
+def test_an_operand_that_is_not_k_major_is_said_to_be_left_out() -> None:
+    text = source_picture(Gemm(512, 512, 512, a_major="mn")).text()
+    assert re.search(r"[AB]: MN-major, not linked", text)
+
+
+def test_a_constant_that_does_not_follow_from_its_cells_is_not_linked() -> None:
+    gemm = Gemm(512, 512, 512)
+    right = source_picture(gemm)
+    gemm.__dict__["source"] = re.sub(r"A_ROW_BYTES = \d+", "A_ROW_BYTES = 130", gemm.source)
+    assert source_picture(gemm).facts["links"] == int(str(right.facts["links"])) - 1
+    assert "A_ROW_BYTES" not in source_picture(gemm).text()

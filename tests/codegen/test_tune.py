@@ -59,6 +59,9 @@ class FakeRunner:
         self.bench.clock.now += 0.02
         return self.bench.us(self.candidate)
 
+    def expect(self, us: float) -> None:
+        assert us > 0
+
 
 @dataclass
 class FakeBench:
@@ -186,6 +189,19 @@ def test_a_result_that_turns_wrong_in_the_finals_is_not_chosen(tmp_path: Path) -
     result = run(tmp_path / "faulty", FakeBench(Clock(), complaint=complaint), seconds=4)
     assert len(seen) >= 2
     assert result.config != honest.config
+
+
+def test_what_turns_wrong_does_not_stay_in_use_even_where_it_was_the_only_one(tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    def complaint(candidate: Candidate) -> str:
+        again = candidate.config.name in seen
+        seen.add(candidate.config.name)
+        return "wrong the second time" if again else ""
+
+    with pytest.raises(TuneError, match="wrong the second time"):
+        run(tmp_path, FakeBench(Clock(), complaint=complaint), seconds=4, most=1)
+    assert lookup(PROBLEM, DEVICE.name, store=Store(tmp_path), tables=()) is None
 
 
 def test_every_outcome_has_its_reason(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from stridewright.codegen.tuned.store import write_atomically
 from stridewright.codegen.tuned.table import FOLDER
 from stridewright.codegen.tuned.transfer import adapted, transfers
 from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
 
 PROBLEM = Problem(m=64, n=4096, k=4096)
 CONFIG = GemmConfig().replace(
@@ -65,8 +66,9 @@ def place(problem: Problem = PROBLEM, device: str = H200, driver: str = "580.65"
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_configuration_comes_back_from_json(whole: bool) -> None:
-    record = json.loads(json.dumps(config_record(CONFIG, whole)))
-    assert read_config(record, PROBLEM) == CONFIG
+    for config in (CONFIG, CONFIG.replace(fusion=Fusion(bias="n", activation="gelu"))):
+        record = json.loads(json.dumps(config_record(config, whole)))
+        assert read_config(record, PROBLEM) == config
 
 
 def test_a_whole_record_does_not_lean_on_defaults() -> None:
@@ -99,6 +101,7 @@ def test_what_was_saved_is_loaded_from_its_own_place_alone(tmp_path: Path) -> No
         place(Problem(m=64, n=4096, k=8192)),
         place(Problem(m=64, n=4096, k=4096, d="f32")),
         place(Problem(m=64, n=4096, k=4096, b_major="mn")),
+        place(Problem(m=64, n=4096, k=4096, form="batch")),
         Place(H200, "580.65", "sm_100a", PROBLEM),
     ):
         assert store.load(other) is None
@@ -304,6 +307,7 @@ def test_other_n_k_types_and_majors_never_serve(tmp_path: Path) -> None:
         Problem(m=64, n=4096, k=4104),
         Problem(m=64, n=4096, k=4096, a="f16"),
         Problem(m=64, n=4096, k=4096, a_major="mn"),
+        Problem(m=64, n=4096, k=4096, form="batch"),
         Problem(),
     ):
         assert lookup(other, H200, store=Store(tmp_path), tables=(table,)) is None

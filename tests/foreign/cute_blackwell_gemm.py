@@ -130,6 +130,7 @@ class BlackwellGemm:
             tx_count=stage_bytes * pair,
             barrier_storage=ring_barriers,
             cta_layout_vmnk=cluster,
+            defer_sync=True,
         )
         sums_ready = pipeline.PipelineUmmaAsync.create(
             num_stages=1,
@@ -137,12 +138,14 @@ class BlackwellGemm:
             consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, EPILOGUE_WARPS * pair),
             barrier_storage=sum_barriers,
             cta_layout_vmnk=cluster,
+            defer_sync=True,
         )
         tensor_memory = TmemAllocator(
             barrier_for_retrieve=pipeline.NamedBarrier(barrier_id=1, num_threads=32 * (EPILOGUE_WARPS + 1)),
             allocator_warp_id=0,
             is_two_cta=form.pair,
         )
+        pipeline.pipeline_init_arrive(cluster_shape_mn=form.cluster, is_relaxed=True)
         pipeline.pipeline_init_wait(cluster_shape_mn=form.cluster)
 
         of_block = tiled_mma.get_slice(half)

@@ -40,7 +40,14 @@ DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row
     #pragma unroll
     for (int box = 0; box < A_BOXES; ++box) {
         const uint32 along = box * A_BOX_SPAN;
-        tma_load_to_tiles(slot + slice * A_SLICE_BYTES + box * A_BOX_STEP, map, barrier, mask, A_K_MAJOR ? k + along : row + along, A_K_MAJOR ? row : k);
+        const uint32 place = slot + slice * A_SLICE_BYTES + box * A_BOX_STEP;
+        const uint32 x = A_K_MAJOR ? k + along : row + along;
+        const uint32 y = A_K_MAJOR ? row : k;
+        if (CLUSTER_N > 1) {
+            tma_load_to_tiles(place, map, barrier, mask, x, y);
+        } else {
+            tma_load_to_tile(place, map, barrier, x, y);
+        }
     }
 }
 
@@ -51,6 +58,13 @@ DEVICE void load_b(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row
     #pragma unroll
     for (int box = 0; box < B_BOXES; ++box) {
         const uint32 along = box * B_BOX_SPAN;
-        tma_load_to_tiles(slot + slice * B_SLICE_BYTES + box * B_BOX_STEP, map, barrier, mask, B_K_MAJOR ? k + along : row + along, B_K_MAJOR ? row : k);
+        const uint32 place = slot + slice * B_SLICE_BYTES + box * B_BOX_STEP;
+        const uint32 x = B_K_MAJOR ? k + along : row + along;
+        const uint32 y = B_K_MAJOR ? row : k;
+        if (CLUSTER_M > 1) {
+            tma_load_to_tiles(place, map, barrier, mask, x, y);
+        } else {
+            tma_load_to_tile(place, map, barrier, x, y);
+        }
     }
 }

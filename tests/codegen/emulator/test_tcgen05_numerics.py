@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stridewright.codegen.emulator.accumulate import tensor_sum
+from stridewright.codegen.emulator.faults import MachineError
 
 K = {"bf16": 16, "f16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "e2m1": 32, "e3m2": 32}
 TYPES: dict[str, Any] = {
@@ -43,10 +44,15 @@ def toward_zero(value: Fraction, unit: Fraction) -> Fraction:
     return unit * whole * (1 if value >= 0 else -1)
 
 
-def model(left: NDArray[np.float32], right: NDArray[np.float32], start: float, a: str, b: str, d: str) -> float:
+def model(
+    left: NDArray[np.float32], right: NDArray[np.float32], start: float, a: str, b: str, d: str, shift: int = 0
+) -> float:
     """One element: the terms cut toward zero at 25 bits below the largest exponent, added exactly, rounded once."""
     terms = [
-        (Fraction(float(x)) * Fraction(float(y)), exponent(x, LEAST[a]) + exponent(y, LEAST[b]))
+        (
+            Fraction(float(x)) * Fraction(float(y)) * Fraction(2) ** shift,
+            exponent(x, LEAST[a]) + exponent(y, LEAST[b]) + shift,
+        )
         for x, y in zip(left, right, strict=True)
         if x and y
     ]
@@ -97,3 +103,18 @@ def test_the_model_cuts_where_float32_would_round() -> None:
     assert tensor_sum(-left, right, np.zeros((1, 1)), "bf16", "bf16", "f32").view(np.float32).tolist() == [
         [-(2.0**24) - 2]
     ]
+
+
+def test_scale_factors_shift_the_exponents() -> None:
+    """kind::mxf8f6f4: 32 products of one element have one factor."""
+    left, right = values(16, 32, "e4m3", 4), values(16, 32, "e5m2", 5)
+    random = np.random.default_rng(6)
+    before = (random.standard_normal((16, 16)) * 2.0 ** random.uniform(-12, 12, (16, 16))).astype(np.float32)
+    shift = random.integers(-20, 20, 16)[:, None] + random.integers(-20, 20, 16)
+    found = tensor_sum(left, right, before.astype(np.float64), "e4m3", "e5m2", "f32", 2.0**shift).view(np.float32)
+    for row in range(16):
+        for column in range(16):
+            start, by = float(before[row, column]), int(shift[row, column])
+            assert float(found[row, column]) == model(left[row], right[column], start, "e4m3", "e5m2", "f32", by)
+    with pytest.raises(MachineError, match="no normal number"):
+        tensor_sum(left, right, np.zeros((16, 16)), "e4m3", "e5m2", "f32", np.full((16, 16), 2.0**130))

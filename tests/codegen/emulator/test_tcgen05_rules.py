@@ -158,3 +158,18 @@ def test_a_fault_in_the_pair_is_found(fault: str) -> None:
     found = findings(run_pair, **changes)
     assert found
     assert message in found
+
+
+@pytest.mark.parametrize("fault", [
+    "slot refilled before its mma is done", "slot released by an arrival instead of a commit", "accumulator overwritten while it is read",
+    "accumulator released before its loads are done", "accumulator read before its commit", "no commit of the slots",
+])  # fmt: skip
+def test_what_no_compiler_relies_on_is_found_in_lenient_mode_too(fault: str) -> None:
+    assert findings(run_pipeline, 3, 3, strict=False, **PIPELINE_RULES[fault][0])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"EARLY": "arrive(&acc_empty[e])"}, {"MMA_FENCE_AFTER": ""}, {"EPILOGUE_FENCE_AFTER": ""}]
+)
+def test_fences_that_nvidias_kernels_lack_are_not_missed_in_lenient_mode(changes: dict[str, str]) -> None:
+    assert findings(run_pipeline, 3, 3, strict=False, ACCUMULATORS="1", **changes) == ""
