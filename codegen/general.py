@@ -130,8 +130,8 @@ class GeneralGemm(Gemm):
     def division(self, sms: int = SMS) -> Division:
         """How the tiles are divided among the CTAs of a launch.
 
-        >>> Gemm(64, 128, 32, batch=3).division().blocks
-        12
+        >>> Gemm(64, 128, 32, batch=3).division().batches
+        3
         """
         m, n, k = (max(size, 1) for size in (self.m, self.n, self.k))
         rows, columns = (n, m) if self.config.schedule.swap else (m, n)
