@@ -115,4 +115,5 @@ def packed_table(order: str, rows: int, columns: int, group: int = 8) -> NDArray
             'order="grouped" has no such limit'
         )
     table = order_table(order, rows, columns, group)
-    return (table[:, 0] | table[:, 1] << 16).astype(np.uint32)
+    packed: NDArray[Any] = (table[:, 0] | table[:, 1] << 16).astype(np.uint32)
+    return packed

@@ -230,5 +230,5 @@ print(words)
 
 # %%
 words = broken("        accumulators.wait_empty(into);\n", "")
-assert words.startswith("write after read at tensor address")
+assert words.startswith("write after read at lane 0, column 0 of the tensor memory")
 print(words)

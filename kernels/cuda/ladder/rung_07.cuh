@@ -3,7 +3,9 @@
 // An arrival is an atomic operation on shared memory, and rung 6 makes 257 of them at each of a slot's two barriers. Here one elected lane arrives
 // for its warp, which is enough because a warp's multiplies are awaited together; and who only waits does not arrive at all: the parity of a phase,
 // which everyone can count along, says whether it has completed. That leaves 9 arrivals a slot instead of 514. The default form of arriving is
-// meant, which publishes to the CTA only: with a wider scope each arrival becomes a memory barrier for the whole GPU.
+// meant, which publishes to the CTA only: with a wider scope each arrival becomes a memory barrier for the whole GPU. What that saves depends on
+// what covers the waits: since rung 4 keeps a batch of multiplies in flight, most of it was hidden already; a kernel that awaits each batch before
+// it issues the next feels every arrival.
 #pragma once
 #include "ladder/direct_store.cuh"
 #include "ladder/instructions.cuh"
