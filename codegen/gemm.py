@@ -418,7 +418,13 @@ class Gemm:
             raise ValueError(
                 f"sms={sms!r}: must be a whole number of multiprocessors, from 1 up; an H100 or H200 has {SMS}"
             )
-        settings = {"seed": seed, "strict": strict, "numerics": numerics, "sms": sms, "timeline": timeline}
+        settings: dict[str, Any] = {
+            "seed": seed,
+            "strict": strict,
+            "numerics": numerics,
+            "sms": sms,
+            "timeline": timeline,
+        }
         if others:
             return self.general.emulate(a, b, progress=progress, **settings, **others)
         try:
