@@ -23,6 +23,10 @@ class OperandError(ValueError):
     """An array that does not fit the GEMM: its shape, its type, or how it lies in memory."""
 
 
+class UnreadableError(OperandError):
+    """An array of the right shape and type that lies so that the plain kernel cannot read or write it; others can."""
+
+
 def wrong_major(name: str, remedy: str) -> str:
     """The words for an operand that is not K-major; ``remedy`` makes a copy that is.
 
@@ -117,7 +121,7 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -
         operand = adopt(array, name)
         gemm.check_operand(name, operand.shape, _numpy_name(operand.dtype), rows)
         if "k" not in operand.majors:
-            raise OperandError(wrong_major(name, "xp.ascontiguousarray"))
+            raise UnreadableError(wrong_major(name, "xp.ascontiguousarray"))
         _check_rows(name, operand)
         operands.append(operand)
     family = family_of(a)
@@ -184,7 +188,7 @@ def _row_bytes(matrix: DeviceMatrix) -> int:
 def _check_rows(name: str, matrix: DeviceMatrix) -> None:
     for what, value in (("its address", matrix.address), ("the bytes from one row to the next", _row_bytes(matrix))):
         if value % _ROW_ALIGNMENT:
-            raise OperandError(
+            raise UnreadableError(
                 f"{name}: {what}, {value}, must be a multiple of {_ROW_ALIGNMENT} (TMA); a copy, xp.ascontiguousarray({name}), has that"
             )
 

@@ -22,7 +22,7 @@ from .bind import OperandError
 from .blackwell_select import SMS, modelled_clocks, select
 from .blackwell_source import generate
 from .blackwell_where import describe
-from .gemm import Gemm, GemmEmulation
+from .gemm import Gemm, GemmEmulation, _refuse_beyond
 from .source import KERNEL_NAME
 
 if TYPE_CHECKING:
@@ -157,10 +157,12 @@ class BlackwellGemm(Gemm):
         sms: int = SMS,
         timeline: bool = False,
         progress: Callable[[Progress], None] | None = None,
+        **others: Any,
     ) -> GemmEmulation:
         """Runs this kernel's PTX on the emulator; see :meth:`Gemm.emulate`. ``sms`` is the size of a persistent grid; under
         launch control the emulator itself chooses how many clusters run at a time (a few, another number for each seed).
         """
+        _refuse_beyond(others, self.config.arch)
         from .emulator import EmulationError, emulate_ptx
 
         if isinstance(sms, bool) or not isinstance(sms, int | np.integer) or sms < 1:

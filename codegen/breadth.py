@@ -362,6 +362,30 @@ def reference_module() -> Any:
         return np
 
 
+def written_by(gemm: Any, arrays: Arrays) -> tuple[Any, dict[str, Any]]:
+    """Runs a GEMM on the current GPU: D and the other arrays as the call left them, in numpy's memory."""
+    from .launch import import_cupy
+
+    cupy = import_cupy()
+    others = {name: _on_device(array, cupy) for name, array in arrays.others.items()}
+    d = gemm(_on_device(arrays.a, cupy), _on_device(arrays.b, cupy), **others)
+    cupy.cuda.Device().synchronize()
+    back = {name: cupy.asnumpy(array) if hasattr(array, "get") else array for name, array in others.items()}
+    return cupy.asnumpy(d), back
+
+
+def _on_device(array: Any, cupy: Any) -> Any:
+    """The array on the device, with its strides: all views here begin with their owner."""
+    if not isinstance(array, np.ndarray):
+        return array
+    owner = array if array.base is None else array.base
+    eight = array.dtype.name.startswith("float8")
+    if array.size == 0 or owner.dtype != array.dtype:
+        return cupy.asarray(array.view(np.uint8) if eight else array)
+    raw = cupy.asarray(owner.view(np.uint8) if eight else owner)
+    return cupy.lib.stride_tricks.as_strided(raw, array.shape, array.strides)
+
+
 def launch(case: Case) -> str:
     """Runs a case on the current GPU, into poisoned arrays; what ``emulate`` says of it."""
     from .launch import import_cupy
@@ -372,23 +396,13 @@ def launch(case: Case) -> str:
     except ConfigError as error:
         return f"refused: {error.violations[0].parameter}"
 
-    def placed(array: Any) -> Any:
-        """The array on the device, with its strides: all views here begin with their owner."""
-        if not isinstance(array, np.ndarray):
-            return array
-        owner = array if array.base is None else array.base
-        raw = owner.view(np.uint8) if array.dtype.name.startswith("float8") else owner
-        if array.size == 0 or owner.dtype != array.dtype:
-            return cupy.asarray(array.view(np.uint8) if array.dtype.name.startswith("float8") else array)
-        return cupy.lib.stride_tricks.as_strided(cupy.asarray(raw), array.shape, array.strides)
-
     arrays = make(case)
     *outer, columns = gemm.shape_d
     whole = cupy.asarray(_poisoned((*outer, columns + case.padding[2]), case.recipe.problem.d).view(np.uint8))
     kind = np.dtype(np.uint8) if case.recipe.problem.d in ("e4m3", "e5m2") else numpy_type(case.recipe.problem.d)
     out = whole.view(kind)[..., :columns]
-    others = {name: placed(array) for name, array in arrays.others.items()}
-    gemm(placed(arrays.a), placed(arrays.b), out=out, **others)
+    others = {name: _on_device(array, cupy) for name, array in arrays.others.items()}
+    gemm(_on_device(arrays.a, cupy), _on_device(arrays.b, cupy), out=out, **others)
     cupy.cuda.Device().synchronize()
     beside = cupy.asnumpy(whole.view(kind)[..., columns:]) if case.padding[2] else np.zeros(0, np.uint8)
     if not (np.ascontiguousarray(beside).view(np.uint8) == 0xFF).all():

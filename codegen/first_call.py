@@ -40,12 +40,16 @@ _logger.addHandler(logging.NullHandler())
 _calls: dict[tuple[int, int, int, str], Calls] = {}
 
 
-def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a") -> Any:
+def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a", **options: Any) -> Any:
     """``a @ b.T`` on the current GPU for a (M, K) and b (N, K): sizes, types and majors are read from the arrays.
 
-    The Gemm for a shape is made once and kept, and so are its launches. Raises OperandError, naming both shapes, if the
-    arrays do not go together.
+    The Gemm for a shape is made once and kept, and so are its launches. ``options`` are those of :func:`general.multiply`:
+    c, bias, activation and more. Raises OperandError, naming both shapes, if the arrays do not go together.
     """
+    if options:
+        from .general_call import multiply as fused
+
+        return fused(a, b, out, stream, arch=arch, **options)
     shape_a: Any = getattr(a, "shape", ())
     shape_b: Any = getattr(b, "shape", ())
     if len(shape_a) != 2 or len(shape_b) != 2 or shape_a[1] != shape_b[1]:
@@ -57,10 +61,22 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
         return multiply(a, b, out, stream, arch)
     key = (shape_a[0], shape_b[0], shape_a[1], arch)
     calls = _calls.get(key)
-    if calls is None:
-        return _first(key, a, b, out, stream)
-    result = calls(a, b, out, stream)
-    return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
+    try:
+        if calls is None:
+            return _first(key, a, b, out, stream)
+        result = calls(a, b, out, stream)
+        return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
+    except ValueError:
+        # Only an array of another format has another way.
+        if _is_bf16(a) and _is_bf16(b):
+            raise
+    from .general_call import multiply as general
+
+    return general(a, b, out, stream)
+
+
+def _is_bf16(array: Any) -> bool:
+    return str(getattr(array, "dtype", "")).endswith("bfloat16")
 
 
 def forget() -> None:

@@ -20,7 +20,7 @@ from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 from stridewright.kernels.orders import packed_table
 
 from . import tuned
-from .bind import BoundGemm, OperandError, bind, wrong_major
+from .bind import BoundGemm, OperandError, UnreadableError, bind, wrong_major
 from .calls import Calls
 from .division import Division, divide
 from .first_call import forget
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .build import Build
     from .emulator import EmulationResult, Progress
     from .general import GeneralGemm
+    from .general_bind import GeneralBound
     from .launch import LoadedKernel
     from .speed_of_light import Device
     from .tune import TuneResult
@@ -322,12 +323,16 @@ class Gemm:
             self._require_gpu()
         return self.bind(a, b, out)(stream)
 
-    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool | None = None) -> BoundGemm:
+    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool | None = None) -> BoundGemm | GeneralBound:
         """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or
         encoded again. With ``dependent`` the kernel starts while the one before it in the stream ends, and waits for
         it before it reads or writes an array (programmatic dependent launch).
         """
-        return bind(self, a, b, out, self.dependent if dependent is None else dependent)
+        try:
+            return bind(self, a, b, out, self.dependent if dependent is None else dependent)
+        except UnreadableError:
+            # Another kernel may read it: MN-major, or after a copy to padded rows.
+            return self.general.bind(a, b, out)
 
     def tune(self, seconds: float = 20.0, **options: Any) -> TuneResult:
         """Measures configurations on the current GPU for about ``seconds``; this Gemm, and every later one of the problem,
@@ -352,10 +357,6 @@ class Gemm:
             raise launch.LaunchError(
                 f"no GPU to run {self.config.arch} on: {reason}. Gemm.emulate(a, b) runs the same PTX on numpy arrays without one"
             )
-
-    def emulate_fused(self, a: Any, b: Any, **others: Any) -> GemmEmulation:
-        """``emulate`` with c, bias, alpha, beta, scales, aux or amax: by the general kernel of the same configuration."""
-        return self.general.emulate(a, b, **others)
 
     @cached_property
     def general(self) -> GeneralGemm:
@@ -397,9 +398,10 @@ class Gemm:
         sms: int = SMS,
         timeline: bool = False,
         progress: Callable[[Progress], None] | None = None,
+        **others: Any,
     ) -> GemmEmulation:
         """Runs this kernel's PTX on the emulator. ``a`` (M, K) and ``b`` (N, K) are numpy arrays, bfloat16 of
-        ml_dtypes.
+        ml_dtypes; ``others`` are c, bias and the like, as a call takes them.
 
         D starts as NaN, so an element that the kernel does not write shows. With ``timeline`` the events are recorded and
         given modelled times; ``progress`` is called now and then, and ``progress.remaining(gemm.multiplies())``
@@ -416,7 +418,19 @@ class Gemm:
             raise ValueError(
                 f"sms={sms!r}: must be a whole number of multiprocessors, from 1 up; an H100 or H200 has {SMS}"
             )
-        a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
+        settings: dict[str, Any] = {
+            "seed": seed,
+            "strict": strict,
+            "numerics": numerics,
+            "sms": sms,
+            "timeline": timeline,
+        }
+        if others:
+            return self.general.emulate(a, b, progress=progress, **settings, **others)
+        try:
+            a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
+        except UnreadableError:
+            return self.general.emulate(a, b, progress=progress, **settings)
         d = np.full((self.m, self.n), np.nan, dtype=ml_dtypes.bfloat16)
         arguments = self.emulator_arguments(a, b, d, sms)
         ptx = self.ptx
@@ -482,7 +496,7 @@ class Gemm:
             raise OperandError(f"{name}: {type(array).__name__} was given; the emulator takes numpy arrays")
         self.check_operand(name, tuple(array.shape), str(array.dtype), rows)
         if array.shape[1] > 1 and array.strides[1] != array.itemsize:
-            raise OperandError(wrong_major(name, "np.ascontiguousarray"))
+            raise UnreadableError(wrong_major(name, "np.ascontiguousarray"))
         return np.ascontiguousarray(array)
 
     def check_operand(self, name: str, shape: tuple[int, ...], dtype: str, rows: int) -> None:

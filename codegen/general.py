@@ -99,7 +99,8 @@ class GeneralGemm(Gemm):
         if self._given_config is not None:
             return self._given_config.replace(problem=problem, fusion=fusion, promote=promote).require_valid()
         probe = GemmConfig(problem=problem, fusion=fusion, epilogue=Epilogue(store="direct"))
-        slot = min(128 // element_bytes(problem.a), promote or 1 << 20) if problem.a in _BYTES else 64
+        slot = 128 // element_bytes(problem.a) if problem.a in _BYTES else 64
+        slot = slot // 2 if promote % slot else slot
         probe = probe.replace(promote=promote, tile_m=64, tile_n=8, tile_k=slot, consumers=1, stages=2)
         probe.require_valid()
         return choose(problem, fusion, promote, direct, self.batches)
@@ -129,8 +130,8 @@ class GeneralGemm(Gemm):
     def division(self, sms: int = SMS) -> Division:
         """How the tiles are divided among the CTAs of a launch.
 
-        >>> Gemm(64, 128, 32, batch=3).division().blocks
-        12
+        >>> Gemm(64, 128, 32, batch=3).division().batches
+        3
         """
         m, n, k = (max(size, 1) for size in (self.m, self.n, self.k))
         rows, columns = (n, m) if self.config.schedule.swap else (m, n)
@@ -241,7 +242,7 @@ class GeneralGemm(Gemm):
         else:
             reason = f"has neither dimension of {axes} contiguous (strides {operand.tensor.strides})"
         raise OperandError(
-            f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, xp.ascontiguousarray({operand.name}) once'
+            f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, {"np" if operand.tensor.on_host else "xp"}.ascontiguousarray({operand.name}) once'
         )
 
     def copy_plan(

@@ -46,7 +46,7 @@ class Operand:
     def contiguous(self, major: str) -> bool:
         """Whether this dimension is contiguous; one of a single element always is."""
         axis = 2 if major == "k" else 1
-        return self.shape[axis] <= 1 or self.strides[axis] == 1
+        return self.shape[axis] <= 1 or self.strides[axis] == 1 or 0 in self.shape
 
     def pitches(self, major: str) -> tuple[int, int]:
         """Bytes from one contiguous run to the next, and from matrix to matrix. Where there is no next, any that TMA takes."""

@@ -19,6 +19,8 @@ from .output import RIGHT, WRONG, console, fail, guarded, print_json
 if TYPE_CHECKING:
     from stridewright.codegen.gemm import Gemm
 
+    from .general_run import Options
+
 
 class Where(enum.StrEnum):
     """Where a kernel runs."""
@@ -73,6 +75,12 @@ TimelineFile = Annotated[
         help="Write a timeline for chrome://tracing or ui.perfetto.dev, with modelled times (emulator only).",
     ),
 ]
+Activation = Annotated[
+    str, typer.Option("--activation", help="none, relu, gelu, gelu_tanh, silu or sigmoid, applied to the result.")
+]
+Promote = Annotated[
+    int | None, typer.Option("--promote", help="Elements of K after which sums of 8-bit floats are added in float32.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -105,6 +113,7 @@ def make_gemm(
     arch: str,
     settings: list[str] | None,
     rung: int | None = None,
+    options: Options | None = None,
 ) -> Gemm:
     """The Gemm of these options; with ``settings`` its configuration is the chosen one with those parameters
     changed. ``rung`` takes a kernel of the Blackwell ladder.
@@ -114,10 +123,16 @@ def make_gemm(
     for name, size in (("m", m), ("n", n)):
         if size < 1:
             raise ValueError(f"{name}={size}: must be at least 1: there is nothing to compute, and nothing to check")
+    from .general_run import RESULTS
+
     changes = parse_settings(settings)
     if rung is not None:
         return ladder_rung(rung, (m, n, k), dtype, d_dtype, (a_major, b_major), arch, changes)
-    new = functools.partial(Gemm, m, n, k, dtype, dtype, d_dtype or dtype, arch, a_major, b_major)
+    own = {} if options is None else options.of_the_gemm()
+    if options is not None and options.asks_for_more and not own:
+        own["group_by"] = options.group_by  # whatever is named makes a Gemm that takes a bias and the like
+    wanted = d_dtype or RESULTS.get(dtype, dtype)
+    new = functools.partial(Gemm, m, n, k, dtype, dtype, wanted, arch, a_major, b_major, **own)
     made = new()
     return new(config=made.config.replace(**changes)) if changes else made
 
@@ -168,20 +183,40 @@ def gemm(
     settings: Set = None,
     rung: LadderRung = None,
     timeline: TimelineFile = None,
+    activation: Activation = "none",
+    gated: Annotated[bool, typer.Option("--gated", help="Pairs of columns: act(x[2 j]) * x[2 j + 1].")] = False,
+    expression: Annotated[str, typer.Option("--expression", help="C++ of x, row, col in place of an activation.")] = "",
+    bias: Annotated[str, typer.Option("--bias", help="n: one for each column; m: for each row.")] = "",
+    with_c: Annotated[bool, typer.Option("--with-c", help="Add beta * C, drawn too.")] = False,
+    with_alpha: Annotated[bool, typer.Option("--with-alpha", help="Multiply by alpha, drawn too.")] = False,
+    scales: Annotated[str, typer.Option("--scales", help="Of A and B: row, or block (1x128 and 128x128).")] = "",
+    aux: Annotated[bool, typer.Option("--aux", help="Store what the activation is applied to, too.")] = False,
+    amax: Annotated[bool, typer.Option("--amax", help="Report the largest |D|.")] = False,
+    promote: Promote = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="So many products in one launch.")] = None,
+    groups: Annotated[int | None, typer.Option("--groups", help="Groups of rows (or of K) in one launch.")] = None,
+    group_by: Annotated[str, typer.Option("--group-by", help="m: groups of rows of A; k: of K.")] = "m",
+    relayout: Annotated[str, typer.Option("--relayout", help="copy: transpose what wgmma does not read.")] = "refuse",
     as_json: AsJson = False,
 ) -> None:
-    """Generate, compile, run and check D[M,N] = A[M,K] B[N,K]^T.
+    """Generate, compile, run and check D[M,N] = A[M,K] B[N,K]^T, or act(alpha acc + beta C + bias) of it.
 
     Status 0: checked and right; 1: wrong, a race or a deadlock; 2: refused input.
     """
     from . import gemm_run
+    from .general_run import Options
 
     gemm_run.require_seed(seed)
     if timeline is not None and on is Where.GPU:
         raise ValueError("--timeline: its times are modelled on the emulator; use --on emulator")
     where, reason, chosen_arch = gemm_run.choose(on.value if timeline is None else Where.EMULATOR.value, arch)
+    options = Options(
+        activation, gated, expression, bias, with_c, with_alpha, scales, aux, amax, promote, batch, groups, group_by, relayout
+    )  # fmt: skip
+    majors = (a_major.value, b_major.value)
     run = gemm_run.run(
-        lambda: make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, chosen_arch, settings, rung),
+        lambda: make_gemm(m, n, k, dtype, d_dtype, *majors, chosen_arch, settings, rung, options),
+        options=options,
         where=where,
         values=values.value,
         seed=seed,

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from stridewright.codegen.emulator import BankConflicts, Progress
     from stridewright.codegen.emulator.timeline import Timeline
     from stridewright.codegen.gemm import Gemm
+    from stridewright.codegen.general import GeneralGemm
+
+    from .general_run import Options
 
 _WARM_UP, _TIMED = 3, 20
 
@@ -202,10 +205,15 @@ def run(
     seed: int = 0,
     progress: bool = False,
     timeline: bool = False,
+    options: Options | None = None,
 ) -> Run:
     """Generate, compile, run and check. A fault that the emulator finds is recorded; anything else is raised.
     ``timeline``: whether the emulator records one.
     """
+    from stridewright.codegen.general import GeneralGemm
+
+    from .general_run import Options
+
     seconds: dict[str, float] = {}
     with _status("generating and compiling", progress):
         with _timed(seconds, "generate"):
@@ -214,6 +222,8 @@ def run(
         with _timed(seconds, "compile"):
             _ = gemm.cubin
     done = Run(gemm, where, seconds)
+    if isinstance(gemm, GeneralGemm):
+        return _run_general(done, gemm, options or Options(), values, seed)
     a, b = make_inputs(gemm, values, seed)
     if where == "emulator":
         with emulation_progress(progress, gemm) as report:
@@ -226,6 +236,26 @@ def run(
         return done
     with _status("checking against float64", progress), _timed(seconds, "check"):
         _check(done, d, a, b, values)
+    return done
+
+
+def _run_general(done: Run, gemm: GeneralGemm, options: Options, values: str, seed: int) -> Run:
+    """What goes beyond a plain product: drawn, run and checked by ``general_run``."""
+    from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
+
+    from . import general_run
+
+    try:
+        found = general_run.run(gemm, options, done.where, values, seed)
+    except UnsupportedInstruction:
+        raise
+    except EmulationError as error:
+        done.fault = str(error)
+        done.unchecked = "the run did not come to an end: " + done.fault.splitlines()[0]
+        return done
+    done.seconds |= found["seconds"]
+    done.check, done.races, done.conflicts = found["check"], found["races"], found["conflicts"]
+    done.instructions = found["instructions"]
     return done
 
 

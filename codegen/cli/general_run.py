@@ -1,0 +1,128 @@
+"""What ``stridewright gemm`` does beyond one plain bf16 product: draws what the options ask for, runs it, checks it.
+
+Options are one GEMM's; arrays and reference are those of the breadth tests (codegen/breadth.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stridewright.codegen.breadth import EXPRESSION, Arrays, Case, Recipe, make, reference, written_by
+from stridewright.codegen.check import Check
+from stridewright.kernels.fusion import Fusion
+
+if TYPE_CHECKING:
+    from stridewright.codegen.general import GeneralGemm
+
+RESULTS = {"tf32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
+"""The format of D where it is not given, by that of A; else it is A's."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line's: see ``stridewright gemm --help``."""
+
+    activation: str = "none"
+    gated: bool = False
+    expression: str = ""
+    bias: str = ""
+    c: bool = False
+    alpha: bool = False
+    scales: str = ""
+    aux: bool = False
+    amax: bool = False
+    promote: int | None = None
+    batch: int | None = None
+    groups: int | None = None
+    group_by: str = "m"
+    relayout: str = "refuse"
+
+    def of_the_gemm(self) -> dict[str, Any]:
+        """The keywords of ``Gemm``, those that differ from its defaults."""
+        names = ("activation", "gated", "expression", "promote", "batch", "groups", "group_by", "relayout")
+        plain = Options()
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(plain, name)}
+
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether a plain product is not enough."""
+        return self != Options()
+
+    def fusion(self, gemm: GeneralGemm) -> Fusion:
+        """What the drawn arrays ask for."""
+        kinds = {"": ("", ""), "row": ("row", "row"), "block": ("block", "block")}
+        if self.scales not in kinds:
+            raise ValueError(f"--scales {self.scales}: must be row or block")
+        scale_a, scale_b = kinds[self.scales]
+        return dataclasses.replace(
+            gemm.config.fusion,
+            alpha=self.alpha,
+            c="f32" if self.c else "",
+            bias=self.bias,
+            aux=self.aux,
+            amax=self.amax,
+            scale_a=scale_a,  # type: ignore[arg-type]
+            scale_b=scale_b,  # type: ignore[arg-type]
+        )
+
+
+def draw(gemm: GeneralGemm, options: Options, values: str, seed: int) -> tuple[Case, Arrays]:
+    """The arrays of a GEMM, and the case that knows their reference."""
+    if options.expression and options.expression != EXPRESSION:
+        # The reference of any other expression would have to be written in Python first.
+        raise ValueError(f"--expression: the check knows {EXPRESSION!r}; Gemm(..., expression=...) takes any")
+    config = gemm.config.replace(fusion=options.fusion(gemm))
+    shared = (False, False)
+    case = Case(Recipe(config), gemm.m, gemm.n, gemm.k, gemm.batches, seed, values == "integers", (0, 0, 0), shared)
+    return case, make(case)
+
+
+def run(gemm: GeneralGemm, options: Options, where: str, values: str, seed: int) -> dict[str, Any]:
+    """Runs and checks: the fields of the report that differ from a plain run's, ``check`` among them."""
+    case, arrays = draw(gemm, options, values, seed)
+    found: dict[str, Any] = {"races": [], "conflicts": [], "instructions": None, "seconds": {}}
+    start = time.perf_counter()
+    if where == "emulator":
+        emulation = gemm.emulate(arrays.a, arrays.b, **arrays.others)
+        d = emulation.d
+        if emulation.result is not None:
+            found |= {"races": list(emulation.races), "conflicts": list(emulation.conflicts)}
+            found["instructions"] = emulation.result.instructions
+        written = arrays.others
+    else:
+        d, written = written_by(gemm, arrays)
+    found["seconds"]["run"] = time.perf_counter() - start
+    should = reference(case, arrays, 2.0**-13 if gemm.problem.a in ("e4m3", "e5m2") and where == "gpu" else 2.0**-23)
+    found["check"] = checked(d, should.d, should.allowed, gemm.problem.d)
+    for name, value, allowed in (("aux", should.x, should.x_allowed),):
+        if name in written:
+            beside = checked(written[name], value, allowed, gemm.problem.d)
+            if not beside.passed:
+                found["check"] = dataclasses.replace(beside, worst=f"{name}: {beside.worst}")
+    return found
+
+
+def checked(d: Any, value: Any, allowed: Any, dtype: str) -> Check:
+    """The comparison as a plain run reports it."""
+    from stridewright.codegen.reference import widened
+
+    raw = d.view(np.uint8) if dtype in ("e4m3", "e5m2") and d.dtype != np.uint8 else d
+    got = widened(raw, dtype if dtype in ("e4m3", "e5m2") else "f64")
+    if not value.size:
+        return Check(0.0, 0.0, 0, 0, "")
+    difference = np.abs(got - value)
+    wrong = ~(difference <= allowed)
+    norm = math.sqrt(float(np.sum(value * value)))
+    error = math.sqrt(float(np.sum(np.where(np.isfinite(difference), difference, 0.0) ** 2)))
+    worst = ""
+    if wrong.any():
+        place = tuple(int(i[0]) for i in np.nonzero(wrong))
+        worst = f"d{list(place)} is {got[place]:.8g}, {value[place]:.8g} in float64, and {allowed[place]:.1g} apart would be allowed"
+    relative = error / norm if norm else (0.0 if error == 0 else math.inf)
+    return Check(relative, float(np.nanmax(difference)), int(value.size), int(wrong.sum()), worst)

@@ -1,0 +1,89 @@
+"""``gemm(a, b, ...)`` for whatever the plain kernel does not do: formats, batches and options are read from the call."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from .bind import OperandError
+
+if TYPE_CHECKING:
+    from .gemm import Gemm
+
+_FORMATS = {
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float32": "tf32",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "int8": "s8",
+}
+_RESULTS = {"bf16": "bf16", "f16": "f16", "tf32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
+_OF_THE_GEMM = ("activation", "gated", "expression", "promote", "groups", "group_by", "relayout")
+
+
+def multiply(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    stream: Any = None,
+    *,
+    arch: str = "sm_90a",
+    d: str | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    tf32: bool = False,
+    **options: Any,
+) -> Any:
+    """The product of arrays of any format, in the order ``act(alpha * acc + beta * c + bias) * scale_d``.
+
+    ``d``: the result's format (bf16, f16, f32, e4m3, e5m2, s8, s32); by default that of ``out``, or a's (f32 of tf32, bf16 of
+    8-bit floats, s32 of s8). ``a_format``, ``b_format``: what bytes (uint8) mean. ``tf32``: float32 operands are rounded to 10
+    fraction bits, which must be allowed. Three dimensions are a batch. ``options`` are those of :class:`Gemm` (activation,
+    gated, expression, promote, groups, group_by, relayout) and of its call (c, bias, alpha, beta, aux, amax, scales, offsets).
+    Raises OperandError, ConfigError and LaunchError.
+    """
+    shapes = [tuple(int(size) for size in getattr(array, "shape", ())) for array in (a, b)]
+    if any(len(shape) not in (2, 3) for shape in shapes) or shapes[0][-1] != shapes[1][-1]:
+        raise OperandError(
+            f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), or a batch of them, for d = a @ b.T"
+        )
+    formats = (_format(a, "a", a_format, tf32), _format(b, "b", b_format, tf32))
+    wanted = d or (_result_of(out) if out is not None else _RESULTS[formats[0]])
+    own = {name: options.pop(name) for name in _OF_THE_GEMM if name in options}
+    if "groups" not in own and 3 in map(len, shapes):
+        own["batch"] = next(shape[0] for shape in shapes if len(shape) == 3)
+    made = _made(shapes[0][-2], shapes[1][-2], shapes[0][-1], *formats, wanted, arch, tuple(sorted(own.items())))
+    return made(a, b, out=out, stream=stream, **options)
+
+
+@functools.lru_cache(maxsize=256)
+def _made(m: int, n: int, k: int, a: str, b: str, d: str, arch: str, own: tuple[tuple[str, Any], ...]) -> Gemm:
+    from .gemm import Gemm
+
+    return Gemm(m, n, k, a, b, d, arch, **dict(own))
+
+
+def _format(array: Any, name: str, said: str | None, tf32: bool) -> str:
+    if said is not None:
+        return said
+    dtype = str(getattr(array, "dtype", "")).removeprefix("torch.")
+    found = _FORMATS.get(dtype)
+    if found is None:
+        hint = f'; bytes of 8-bit floats: {name}_format="e4m3"' if dtype == "uint8" else ""
+        raise OperandError(f"{name}: dtype {dtype}, and there is {', '.join(_FORMATS)}{hint}")
+    if found == "tf32" and not tf32:
+        raise OperandError(
+            f"{name}: dtype float32, which the tensor cores multiply rounded to 10 fraction bits: tf32=True allows that"
+        )
+    return found
+
+
+def _result_of(out: Any) -> str:
+    dtype = str(getattr(out, "dtype", "")).removeprefix("torch.")
+    found = {**_FORMATS, "float32": "f32", "int32": "s32"}.get(dtype)
+    if found is None:
+        raise OperandError(
+            f'out: dtype {dtype}; say what is written with d="e4m3"' if dtype == "uint8" else f"out: dtype {dtype}"
+        )
+    return found

@@ -1,0 +1,236 @@
+"""The general GEMM: every activation and format against its definition, what is refused in words, variants made once."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from stridewright import Gemm
+from stridewright.codegen.bind import OperandError
+from stridewright.codegen.general import GeneralGemm
+from stridewright.codegen.general_call import multiply
+from stridewright.codegen.reference import LARGEST, activation, expected, widened
+from stridewright.codegen.source import generate
+from stridewright.codegen.tensors import numpy_type
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem
+from stridewright.kernels.fusion import ACTIVATIONS, Fusion, expression_problem
+
+
+def normal(rows: int, k: int, seed: int, dtype: str = "bf16") -> Any:
+    return np.random.default_rng(seed).standard_normal((rows, k)).astype(numpy_type(dtype))
+
+
+def within(got: Any, should: Any, allowed: Any) -> None:
+    difference = np.abs(got.astype(np.float64) - should)
+    assert (difference <= allowed).all(), float(np.max(difference - allowed))
+
+
+@pytest.mark.parametrize("name", [one for one in ACTIVATIONS if one != "none"])
+@pytest.mark.parametrize("swap", [False, True])
+def test_every_activation_is_its_definition(name: str, swap: bool) -> None:
+    a, b = normal(24, 64, 1), normal(40, 64, 2)
+    config = GemmConfig().replace(tile_m=64, tile_n=24, consumers=1, swap=swap, store="direct", stages=2)
+    gemm = Gemm(24, 40, 64, d="f32", config=config.replace(problem=Problem(d="f32")), activation=name)
+    run = gemm.emulate(a, b, alpha=0.5)
+    should = expected(widened(a, "bf16"), widened(b, "bf16"), "f32", alpha=0.5, act=name)
+    within(run.d, should.d, should.allowed)
+    assert run.races == ()
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "sigmoid", "relu"])
+def test_activations_of_extreme_sums_are_their_limits(name: str) -> None:
+    values = np.array([-1e30, -200.0, -90.0, -20.0, 20.0, 90.0, 200.0, 1e30], np.float32)
+    a, b = np.zeros((8, 16), np.float32), np.zeros((8, 16), np.float32)
+    a[:, 0], b[:, 0] = values, 1.0
+    run = Gemm(8, 8, 16, "tf32", "tf32", "f32", activation=name).emulate(a, b)
+    sums = widened(a[:, :1], "tf32")
+    with np.errstate(over="ignore", invalid="ignore"):
+        should = activation(name)(sums)
+    should = np.where(np.isfinite(should), should, np.maximum(sums, 0.0))
+    np.testing.assert_allclose(run.d, np.broadcast_to(should, (8, 8)), rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("a", ["bf16", "f16", "tf32", "e4m3", "e5m2", "s8"])
+@pytest.mark.parametrize("d", ["bf16", "f16", "f32", "e4m3", "e5m2", "s8"])
+def test_every_format_goes_into_every_other(a: str, d: str) -> None:
+    random = np.random.default_rng(3)
+    left, right = (random.integers(-9, 10, (rows, 96)).astype(numpy_type(a)) for rows in (40, 24))
+    run = Gemm(40, 24, 96, a, a, d).emulate(left, right)
+    should = expected(widened(left, a), widened(right, a), d, step=0.0)
+    within(run.d.astype(np.float64), should.d, should.allowed)
+    if d in LARGEST:
+        assert np.abs(run.d.astype(np.float64)).max() <= LARGEST[d] + 1
+
+
+def test_hardware_numerics_of_every_format_are_exact_for_small_whole_numbers() -> None:
+    random = np.random.default_rng(4)
+    for a in ("f16", "tf32", "e4m3", "e5m2", "s8"):
+        left, right = (random.integers(-2, 3, (rows, 64)).astype(numpy_type(a)) for rows in (24, 16))
+        d = Gemm(24, 16, 64, a, a, "f32").emulate(left, right, numerics="hardware").d
+        np.testing.assert_array_equal(d, widened(left, a) @ widened(right, a).T)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x; y", "';' at 1"),
+        ("system(x)", "'system' is no function"),
+        ("terms", "'terms' is no value"),
+        ("x[0]", "'[' at 1"),
+        ("(x", "1 '(' are not closed"),
+        ("x)", "closes nothing"),
+        ('"a"', "at 0"),
+        ("   ", "is empty"),
+        ("__trap()", "'__trap' is no function"),
+        ("x = 2", "'=' at 2"),
+    ],
+)
+def test_an_expression_of_other_words_is_refused(text: str, words: str) -> None:
+    assert words in expression_problem(text)
+    with pytest.raises(ConfigError, match="expression="):
+        Gemm(64, 64, 64, expression=text)
+
+
+def test_an_expression_takes_the_place_of_an_activation() -> None:
+    a, b = normal(40, 64, 5), normal(24, 64, 6)
+    gemm = Gemm(40, 24, 64, d="f32", expression="row < 8 ? x : (col % 2 == 0 ? fmaxf(acc, 0.0f) : -alpha)")
+    run = gemm.emulate(a, b, alpha=0.25)
+    sums = widened(a, "bf16") @ widened(b, "bf16").T
+    should = np.where(np.arange(24)[None, :] % 2 == 0, np.maximum(sums, 0), -0.25)
+    should[:8] = 0.25 * sums[:8]
+    np.testing.assert_allclose(run.d, should, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"a": "e4m3", "b": "s8"}, "b='s8': wgmma multiplies operands of one type"),
+        ({"d": "s32"}, "d='s32': is what sums of s8 are"),
+        ({"a": "f32"}, 'f32 operands are multiplied as "tf32"'),
+        ({"a": "tf32", "b": "tf32", "d": "f32", "b_major": "mn"}, 'relayout="copy" transpose'),
+        ({"activation": "tanh"}, "activation='tanh': must be one of"),
+        ({"promote": 128}, "promote=128: adds up sums of 8-bit floats"),
+        ({"a": "e4m3", "b": "e4m3", "promote": 100}, "must be a multiple of tile_k"),
+        ({"batch": 2, "groups": 2}, "a launch has a batch or groups"),
+        ({"groups": 2, "group_by": "n"}, "group_by='n'"),
+        ({"groups": 2, "a_major": "mn"}, "a_major='mn': groups begin at any row"),
+        ({"groups": 2, "group_by": "k"}, "pass both operands MN-major"),
+        ({"relayout": "never"}, "relayout='never'"),
+        ({"gated": True, "n": 63}, "n=63: with gated pairs, columns come in pairs"),
+        ({"fusion": Fusion(scale_a="block")}, "scales of blocks of K are applied to both operands"),
+        ({"arch": "sm_100a", "activation": "relu"}, "no kernel for sm_100a"),
+    ],
+    ids=str,
+)
+def test_what_has_no_kernel_is_refused_with_what_works(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Gemm(**({"m": 64, "n": 64, "k": 64} | options))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ({"bias": np.zeros(25, np.float32)}, "bias: shape (25,), and one for each column of D is (24,)"),
+        ({"bias": np.zeros(24, np.float64)}, "bias: dtype f64"),
+        ({"c": np.zeros((24, 40), np.float32), "beta": 1.0}, "c: shape (24, 40)"),
+        ({"beta": 1.0}, "beta=1.0: there is no C for it"),
+        ({"aux": np.zeros((40, 24), np.float16)}, "aux: dtype f16"),
+        ({"amax": np.zeros(2, np.float32)}, "amax: shape (2,), and it is one number"),
+        ({"scale_a": np.zeros(7, np.float32)}, "scale_a: shape (7,)"),
+        ({"offsets": np.zeros(3, np.int32)}, "this GEMM has no groups"),
+        ({"out": np.zeros((40, 25), np.float32)}, "out: shape (40, 25)"),
+        ({"out": np.zeros((40, 24), np.float16)}, "out: dtype f16"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_arrays_that_do_not_fit_are_refused_by_name(others: dict[str, Any], words: str) -> None:
+    with pytest.raises(OperandError) as caught:
+        Gemm(40, 24, 64, d="f32").emulate(normal(40, 64, 1), normal(24, 64, 2), **others)
+    assert words in str(caught.value)
+
+
+def test_an_unknown_argument_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="gamma: no such argument; there are c, bias"):
+        Gemm(40, 24, 64, d="f32").emulate(normal(40, 64, 1), normal(24, 64, 2), gamma=1)
+
+
+def test_float32_is_not_rounded_unasked() -> None:
+    with pytest.raises(OperandError, match="tf32=True allows that"):
+        multiply(np.zeros((8, 8), np.float32), np.zeros((8, 8), np.float32))
+
+
+def test_a_plain_gemm_takes_a_bias_too_and_keeps_its_own_kernel() -> None:
+    a, b = normal(40, 64, 1), normal(24, 64, 2)
+    gemm = Gemm(40, 24, 64)
+    assert type(gemm) is Gemm
+    bias = np.arange(24, dtype=np.float32)
+    run = gemm.emulate(a, b, bias=bias)
+    should = expected(widened(a, "bf16"), widened(b, "bf16"), "bf16", bias=bias)
+    within(run.d, should.d, should.allowed)
+    assert "Terms terms" not in gemm.source
+
+
+def test_what_is_not_used_is_not_in_the_kernel() -> None:
+    plain = generate(GemmConfig())
+    for word in ("activations.cuh", "factors", "PROMOTE_SLOTS", "relu"):
+        assert word not in plain
+
+
+def test_threads_that_come_at_once_share_one_variant() -> None:
+    gemm = Gemm(40, 24, 64, d="f32", activation="relu")
+    assert isinstance(gemm, GeneralGemm)
+    fusion = Fusion(bias="n", activation="relu")
+    found: list[Any] = []
+    cubins: list[bytes] = []
+
+    def ask() -> None:
+        found.append(gemm.variant(fusion, "k", "k", direct=False))
+        cubins.append(found[-1].cubin)
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(one) for one in found}) == 1
+    assert len(set(cubins)) == 1
+
+
+def test_empty_problems_launch_nothing() -> None:
+    for m, n, k in ((0, 24, 64), (24, 0, 64)):
+        assert Gemm(m, n, k).emulate(normal(m, k, 1), normal(n, k, 2)).d.shape == (m, n)
+    run = Gemm(8, 8, 16, batch=0).emulate(np.zeros((0, 8, 16), ml_dtypes.bfloat16), normal(8, 16, 1))
+    assert run.d.shape == (0, 8, 8)
+
+
+def test_without_k_c_and_bias_remain() -> None:
+    a, b = normal(24, 0, 1), normal(40, 0, 2)
+    c, bias = np.arange(960, dtype=np.float32).reshape(24, 40), np.arange(40, dtype=np.float32)
+    run = Gemm(24, 40, 0, d="f32").emulate(a, b, c=c, beta=2.0, bias=bias)
+    np.testing.assert_array_equal(run.d, 2 * c + bias)
+
+
+def test_c_may_be_the_result_itself() -> None:
+    random = np.random.default_rng(7)
+    a, b = (random.integers(-2, 3, (rows, 64)).astype(ml_dtypes.bfloat16) for rows in (72, 40))
+    out = random.integers(-9, 10, (72, 40)).astype(np.float32)
+    should = widened(a, "bf16") @ widened(b, "bf16").T + out
+    Gemm(72, 40, 64, d="f32").emulate(a, b, c=out, beta=1.0, out=out)
+    np.testing.assert_array_equal(out, should)
+
+
+def test_a_stride_beyond_32_bits_is_one_number_of_the_tensor_map() -> None:
+    maps = Gemm(64, 64, 64, d="f32").derivation.tensor_maps(2, 64, 64, a_row_bytes=1 << 33)
+    assert maps.a.strides_bytes == (1 << 33,)
+    assert maps.a.problems() == []
+
+
+def test_the_blackwell_family_refuses_what_it_has_no_kernel_for() -> None:
+    for change in ({"fusion": Fusion(bias="n")}, {"promote": 128}, {"problem": Problem(form="batch")}):
+        problems = GemmConfig(arch="sm_100a").replace(**change).problems()
+        assert any("is a parameter of the Hopper kernels" in problem for problem in problems)
