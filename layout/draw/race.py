@@ -40,7 +40,8 @@ def race_view(
     title: str | None = None,
 ) -> Drawing:
     """Two accesses that nothing orders. ``parts``: (what, offset, bytes) of shared memory, in the terms of ``address`` (bytes); with them the memory is
-    drawn to scale and the granule of 16 bytes marked in it. ``where``: what stands at the address. Raises LayoutError for a negative address.
+    drawn to scale and the granule of 16 bytes marked in it. ``where``: what stands at the address. ``space``: "shared", "global", or "tensor", whose
+    address is lane << 16 | column. Raises LayoutError for a negative address.
 
     >>> view = race_view("write after read", AccessNode("read", "wgmma of warpgroup 1", "wgmma", "k.cu:3"),
     ...     AccessNode("write", "copies on full[0]", "cp.async.bulk", "k.cu:9"), "wgmma.wait_group", 1024, [("A", 1024, 4096)])
@@ -52,7 +53,10 @@ def race_view(
     title = title or f"race: {kind}"
     canvas = Canvas()
     canvas.text(0, 15, title, 15, "bold")
-    at = f"{space} address {address:#x}" + (f": {where}" if where else "")
+    at = f"{space} address {address:#x}"
+    if space == "tensor":
+        at = f"lane {address >> 16}, column {address & 0xFFFF} of tensor memory"
+    at += f": {where}" if where else ""
     canvas.text(0, 34, at, 12, "faint")
     y = 50.0
     boxes = [_box(canvas, x, y, name, node) for x, name, node in ((0.0, "first", first), (470.0, "second", second))]

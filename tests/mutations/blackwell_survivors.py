@@ -30,10 +30,6 @@ GAPS: dict[str, str] = {
     "*/ptx/drop tcgen05.relinquish_alloc_permit #1": (
         "A launch is emulated alone: that a CTA of another kernel on the same SM must wait for the permit, until this one ends, cannot be said."
     ),
-    "*/source/warps do not wait for their lanes": (
-        "Lanes of a warp that execute the same instruction do so together in the emulator, so that between lanes of one warp no race is seen: that "
-        "lane 0 may store the panel before another lane has written its part cannot be shown."
-    ),
 }
 """Patterns of names -> the fault, and the check that the emulator lacks."""
 

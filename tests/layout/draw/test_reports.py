@@ -202,6 +202,11 @@ def test_what_is_missing_stands_in_the_picture() -> None:
     assert {"first: read", "second: write"} <= {e.text for e in elements(drawing, "text")}
 
 
+def test_an_address_of_tensor_memory_is_a_lane_and_a_column() -> None:
+    drawing = race_view("write after read", ONE, TWO, "a wait", 3 << 16 | 40, space="tensor")
+    assert any(e.text == "lane 3, column 40 of tensor memory" for e in elements(drawing, "text"))
+
+
 def test_a_negative_address_is_refused() -> None:
     with pytest.raises(LayoutError, match="must not be negative"):
         race_view("write after read", ONE, TWO, "", -1)
