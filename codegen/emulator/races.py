@@ -351,6 +351,8 @@ class ClusterRaces:
                 at,
                 "a barrier (bar.sync, barrier.cluster) between mbarrier.init and its use by other warps",
             )
+        elif self.launch.lenient:
+            pass  # Triton has a bar.sync here and no fence
         elif asynchronous and not barrier.init_fenced and self.clocks[row, 1, owner] < epoch:
             self._rule(
                 barrier,
@@ -364,8 +366,6 @@ class ClusterRaces:
             barrier.known_async.add(row)
 
     def _rule(self, barrier: Barrier, row: int, g: Gang, at: int, missing: str) -> None:
-        if self.launch.lenient:
-            return
         places = self.launch.program.places
         first = Access(self.agents[barrier.initialised[0]][1], "mbarrier.init", str(places[at]))
         second = Access(self.agents[row][1], "its use", str(places[g.at]))

@@ -27,14 +27,13 @@ STATEMENT = re.compile(
 
 SHAPE = (512, 256, 256)
 
-# The DSL writes its fence after each initialisation, and once more before the cluster's barrier. The wait of that barrier is only missed where a block that
-# runs ahead uses the other one's barrier before it is there, which the allocation of tensor memory by both blocks prevents but for loads.
+# The DSL writes its fence after each initialisation, and once more before the cluster's barrier.
 # QuACK's ring and its accumulators' barriers are initialised one after the other, each with a fence and a barrier: the last pair serves both. The barrier
 # between its scheduler and its loading warp only slows the scheduler down; the one before the deallocation repeats what the epilogue's own barriers order.
 # Lenient: an answer of the scheduler is read and overwritten without a proxy fence between, and loads of tensor memory are taken as done when
 # their registers are read. A wait that a look at the barrier found unnecessary is not executed.
 NOT_NEEDED: dict[str, Counter[str]] = {
-    "cute-2-cta": Counter({"fence.mbarrier_init": 2, "barrier.cluster.wait": 1}),
+    "cute-2-cta": Counter({"fence.mbarrier_init": 2}),
     "quack-launch-control": Counter(
         {
             "fence.mbarrier_init": 1,

@@ -97,6 +97,21 @@ def test_no_barrier_after_initialisation() -> None:
     assert "no mbarrier was initialised" in found or "barrier used before it is ready" in found
 
 
+def test_a_barrier_after_initialisation_is_demanded_where_lenient_and_a_fence_is_not() -> None:
+    def lenient(**changes: str) -> tuple[bool, EmulationResult]:
+        data, out = words(96), np.zeros(32, np.uint32)
+        source = filled(RING, RING_PARTS, **changes)
+        arrays = [word_map(data), out, np.int32(3)]
+        result = run_cuda(source, "ring", 1, 64, arrays, shared=3 * 4096, strict=False)
+        return bool((out == data.reshape(-1, 32).sum(axis=0)).all()), result
+
+    right, result = lenient(FENCE_INIT="")
+    assert right
+    assert result.races == ()
+    found = verdict(lambda: lenient(SYNC=""))
+    assert "no mbarrier was initialised" in found or "barrier used before it is ready" in found
+
+
 def test_wgmma_without_its_fence() -> None:
     with pytest.raises(EmulationError, match=r"without wgmma\.fence"):
         run_product(2, FENCE="")
