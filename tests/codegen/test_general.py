@@ -154,6 +154,15 @@ def test_arrays_that_do_not_fit_are_refused_by_name(others: dict[str, Any], word
     assert words in str(caught.value)
 
 
+def test_bytes_of_8_bit_floats_are_copied_to_padded_rows_too() -> None:
+    random = np.random.default_rng(8)
+    a, b = (random.integers(-2, 3, (rows, 37)).astype(ml_dtypes.float8_e5m2) for rows in (40, 24))
+    d = Gemm(40, 24, 37, "e5m2", "e5m2", "f32").emulate(a.view(np.uint8), b.view(np.uint8)).d
+    np.testing.assert_array_equal(d, widened(a, "e5m2") @ widened(b, "e5m2").T)
+    empty = Gemm(40, 24, 0, "e5m2", "e5m2", "f32").emulate(a.view(np.uint8)[:, :0], b.view(np.uint8)[:, :0]).d
+    assert not empty.any()
+
+
 def test_an_unknown_argument_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match="gamma: no such argument; there are c, bias"):
         Gemm(40, 24, 64, d="f32").emulate(normal(40, 64, 1), normal(24, 64, 2), gamma=1)
