@@ -268,14 +268,23 @@ def tile_order(
     columns: int = typer.Argument(..., help="Columns of tiles."),
     group: Annotated[int, typer.Option("--group", help="Rows of a group, walked column by column.")] = 8,
     processors: Annotated[int, typer.Option("--processors", help="Tiles that run at once.")] = 132,
+    order: Annotated[str, typer.Option("--order", help="grouped, serpentine, row, column or hilbert.")] = "grouped",
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """The order of a kernel's tiles: waves, and panels that stay in L2."""
+    from stridewright.kernels.orders import order_table
     from stridewright.layout.draw import grouped_order
     from stridewright.layout.draw import tile_order as view
 
-    _finish(view(grouped_order(rows, columns, group), processors, panel=group), output, as_json)
+    listed = grouped_order(rows, columns, group)  # says what is wrong with the sizes
+    if order != "grouped":
+        try:
+            listed = [(int(row), int(column)) for row, column in order_table(order, rows, columns, group)]
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--order") from error
+    panel = group if order in ("grouped", "serpentine") else None
+    _finish(view(listed, processors, panel=panel, title=f"{order} order of tiles"), output, as_json)
 
 
 @draw.command()

@@ -6,7 +6,8 @@ Hopper's part was measured on an H200. Blackwell's (tcgen05, tensor memory) foll
 
 How it is made: `ptx` reads the text; `translate` writes one Python function for each basic block, with the instruction tables `isa_*`;
 `gang` holds threads that execute together; `scheduler` runs gangs in turn; `ops_*` do what instructions do, on the parts of the machine
-(`memory`, `mbarrier`, `tensor_copy`, `matrix`, `tmem`, `tcgen05_mma` ..), which know no PTX. `races`, `banks` and `deadlock` watch, `report` has the results.
+(`memory`, `mbarrier`, `tensor_copy`, `matrix`, `tmem`, `tcgen05_mma` ..), which know no PTX. `races`, `global_races`, `banks` and `deadlock` watch, `report` has the results.
+`ordering` follows what blocks know of one another through atomics and fences on global memory.
 `timeline_record` notes events if asked to, `timeline_replay` gives them times by the model in `timeline_model`.
 An instruction is added by one function in an isa_* table, and a test.
 """

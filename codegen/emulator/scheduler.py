@@ -1,8 +1,9 @@
 """Runs the gangs of all blocks in turn, completes asynchronous operations in between, and notices when nobody can go on.
 
 Order: a gang runs until it waits, divides or ends. The next block of the grid starts when nobody is ready, up to 132 resident blocks (one
-for each SM of an H200), so blocks that wait for each other through global memory find each other. With seed 0 asynchronous operations
-complete in the order of issue; with another seed in any order, and gangs take turns in any order.
+for each SM of an H200), so blocks that wait for each other through global memory find each other; a gang that polls is parked until memory
+changes there, or until nobody else has a turn. Where blocks take over others (clusterlaunchcontrol), few are resident. With seed 0 asynchronous
+operations complete in the order of issue; with another seed in any order, and gangs take turns in any order.
 """
 
 from __future__ import annotations

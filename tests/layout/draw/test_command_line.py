@@ -95,3 +95,17 @@ def test_what_makes_no_sense_is_refused_in_one_message(arguments: list[str]) -> 
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("order", ["grouped", "serpentine", "row", "column", "hilbert"])
+def test_every_order_of_tiles_is_drawn(order: str, tmp_path: Path) -> None:
+    picture = tmp_path / "order.svg"
+    done = call("tile-order", "6", "10", "--order", order, "--group", "4", "--processors", "12", "-o", str(picture))
+    assert done.exit_code == 0, done.output
+    assert f"{order} order of tiles" in picture.read_text(encoding="utf-8")
+
+
+def test_an_order_that_there_is_not_names_those_there_are() -> None:
+    done = call("tile-order", "6", "10", "--order", "spiral")
+    assert done.exit_code == 2
+    assert "serpentine" in done.output
