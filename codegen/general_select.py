@@ -59,7 +59,9 @@ def candidates(
     ).replace(promote=promote, store="tma" if staged else "direct", tile_k=128 // element)
     grouped = problem.form in ("groups_m", "groups_k")
     if not promote and not grouped:
-        plain = select(Problem(m=m, n=max(n // 8 * 8, 8), k=max(k * element // 2 // 8 * 8, 8)), sms=sms)
+        # Many matrices of more than a few rows are as much work as one high one.
+        rows = m * max(batches, 1) if problem.form == "batch" and m > 64 else m
+        plain = select(Problem(m=rows, n=max(n // 8 * 8, 8), k=max(k * element // 2 // 8 * 8, 8)), sms=sms)
         yield base.replace(
             tile=dataclasses.replace(plain.tile, k=plain.tile.k * 2 // element),
             schedule=plain.schedule,

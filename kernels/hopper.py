@@ -151,7 +151,8 @@ class Derivation:
         d_batch_bytes: int | None = None,
     ) -> TensorMaps:
         """The tensor maps for a problem's sizes (elements), its pitches from row to row (MN-major, from one k to the next) and
-        from matrix to matrix of a batch (bytes; dense if None).
+        from matrix to matrix of a batch (bytes; if None dense, the
+        operands' padded to whole 16).
 
         Boxes and swizzles follow from the layouts in shared memory: A's and B's from a panel of a slot, or the slice of
         it that one CTA loads; D's from a staging panel, and the tile's last one has a map of its own when it is
@@ -178,8 +179,8 @@ class Derivation:
         def operand_map(operand: OperandTile, rows: int, row_bytes: int | None) -> TensorMap:
             element = element_bytes(operand.dtype)
             run = rows if operand.major == "mn" else k
-            pitch = run if row_bytes is None else row_bytes // element
-            tensor = Layout((rows, k), (1, pitch) if operand.major == "mn" else (pitch, 1))
+            pitch = -(-max(run, 1) * element // 16) * 16 // element if row_bytes is None else row_bytes // element
+            tensor = Layout((max(rows, 1), max(k, 1)), (1, pitch) if operand.major == "mn" else (pitch, 1))
             return TensorMap.from_layouts(tensor, operand.box, operand.dtype, arch=config.arch)
 
         def result_map(tile: SwizzledLayout) -> TensorMap:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from stridewright import Gemm
 from stridewright.codegen.breadth import draw, emulate
+from stridewright.codegen.build import BuildError, build
+from stridewright.codegen.source import generate
 
 CASES, REFUSED = draw(seed=2026, count=300, kernels=60, most=(100, 100, 200))
 REASONS = {
@@ -29,3 +34,22 @@ def test_hardware_numerics_keep_their_bound_too() -> None:
     assert len(eight) == 6
     wrong = {str(case): found for case in eight if (found := emulate(case, numerics="hardware"))}
     assert wrong == {}
+
+
+@pytest.mark.slow
+def test_random_mixtures_compile_without_a_complaint() -> None:
+    cases, _ = draw(seed=7, count=150, kernels=150)
+    failed = []
+    for case in cases:
+        try:
+            build(generate(case.recipe.config), arch="sm_90a")
+        except BuildError as error:
+            failed.append(f"{case.recipe.config.name}: {str(error)[:200]}")
+    assert failed == []
+
+
+@pytest.mark.parametrize("options", [{"batch": 3}, {"groups": 3}, {"activation": "gelu", "a_major": "mn"}], ids=str)
+def test_a_kernel_beyond_the_plain_one_explains_itself(options: dict[str, Any]) -> None:
+    gemm = Gemm(100, 104, 100, **options)
+    assert gemm.explain().count("TMA: ") == 2
+    assert ("terms is the struct Terms" in gemm.source) == (options != {"a_major": "mn"})
