@@ -113,21 +113,22 @@ def run_cases(args: argparse.Namespace) -> dict[str, Any]:
 # ---- speed ------------------------------------------------------------------------------------------------------------
 
 
-def buffers(m: int, n: int, k: int, dtype: str, sets: int, extra: Any = None) -> list[Any]:
+def buffers(m: int, n: int, k: int, dtype: str, sets: int) -> list[Any]:
     """Sets of (a, b, d) of random numbers: bf16, or bytes that are e4m3 numbers between -2 and 2."""
     import cupy
     import ml_dtypes
+    import numpy as np
 
-    random = cupy.random.default_rng(1)
+    from stridewright.codegen.gpu_values import random_buffers
+
+    if dtype == "bf16":
+        drawn = [random_buffers(m, n, k, seed=seed) for seed in range(sets)]
+        return [(one.a, one.b, one.d) for one in drawn]
+    random = np.random.default_rng(1)
     made = []
     for _ in range(sets):
-        pair = []
-        for rows in (m, n):
-            if dtype == "bf16":
-                pair.append(random.standard_normal((rows, k), dtype=cupy.float32).astype(ml_dtypes.bfloat16))
-            else:
-                bits = random.integers(0, 0x40, (rows, k), dtype=cupy.uint8)
-                pair.append(bits | (random.integers(0, 2, (rows, k), dtype=cupy.uint8) << 7))
+        # Below 0x40 are the positive numbers under 2; the highest bit is the sign.
+        pair = [cupy.asarray(random.integers(0, 256, (rows, k), dtype=np.uint8) & 0xBF) for rows in (m, n)]
         made.append((*pair, cupy.empty((m, n), dtype=ml_dtypes.bfloat16)))
     return made
 
@@ -228,13 +229,14 @@ def cublas_loop(m: int, n: int, k: int, dtype: str, data: list[Any], most: int) 
 def relative_error(d: Any, a: Any, b: Any, rows: int = 64) -> float:
     """Of some rows of an fp8 product against float64."""
     import cupy
+    import numpy as np
 
     from stridewright.codegen.reference import widened
 
-    left, right = widened(a[:rows], "e4m3", cupy), widened(b, "e4m3", cupy)
+    left, right = widened(cupy.asnumpy(a[:rows]), "e4m3"), widened(cupy.asnumpy(b), "e4m3")
     exact = left @ right.T
-    got = d[:rows].astype(cupy.float64)
-    return float(cupy.linalg.norm(got - exact) / cupy.linalg.norm(exact))
+    got = cupy.asnumpy(d[:rows]).astype(np.float64)
+    return float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
 
 
 def gemm_with(m: int, n: int, k: int, config: Any, dtype: str = "e4m3", d: str = "bf16", **options: Any) -> Any:
@@ -277,6 +279,7 @@ def fp8_lines(args: argparse.Namespace, wanted: list[str]) -> dict[str, Any]:
 def fused_lines(args: argparse.Namespace) -> dict[str, Any]:
     """bias + gelu beside the plain kernel of the same configuration, and beside the fastest plain one."""
     import cupy
+    import numpy as np
 
     from stridewright import Gemm
     from stridewright.kernels.config import Problem
@@ -286,7 +289,7 @@ def fused_lines(args: argparse.Namespace) -> dict[str, Any]:
     for name in ("4096", "8192"):
         m, n, k = SHAPES[name]
         data = buffers(m, n, k, "bf16", sets_of(m, n, k, 2))
-        bias = cupy.random.default_rng(2).standard_normal(n, dtype=cupy.float32)
+        bias = cupy.asarray(np.random.default_rng(2).standard_normal(n, dtype=np.float32))
         problem, fusion = Problem(m=m, n=n, k=k), Fusion(bias="n", activation="gelu")
         fused_configs, plain_configs = configurations(problem, fusion), configurations(problem, Fusion())
         same = [config.replace(fusion=Fusion()) for config in fused_configs]
@@ -309,15 +312,16 @@ def fused_lines(args: argparse.Namespace) -> dict[str, Any]:
 def promotion_lines(args: argparse.Namespace) -> dict[str, Any]:
     """fp8 at K = 7168 with and without promotion: error and time; scales of blocks."""
     import cupy
+    import numpy as np
 
     from stridewright.kernels.config import Problem
     from stridewright.kernels.fusion import Fusion
 
     m, n, k = SHAPES["dsv3-4096"]
     data = buffers(m, n, k, "e4m3", sets_of(m, n, k, 1))
-    random = cupy.random.default_rng(3)
-    scale_a = random.uniform(0.5, 2.0, (m, k // 128)).astype(cupy.float32)
-    scale_b = random.uniform(0.5, 2.0, (n // 128, k // 128)).astype(cupy.float32)
+    random = np.random.default_rng(3)
+    scale_a = cupy.asarray(random.uniform(0.5, 2.0, (m, k // 128)).astype(np.float32))
+    scale_b = cupy.asarray(random.uniform(0.5, 2.0, (n // 128, k // 128)).astype(np.float32))
     found: dict[str, Any] = {}
     loops = {}
     for name, promote, fusion, others in (
@@ -351,19 +355,20 @@ def grouped_lines(args: argparse.Namespace) -> dict[str, Any]:
     """bf16 groups of rows in one launch beside a loop of cuBLASLt calls, one for each group."""
     import cupy
     import ml_dtypes
+    import numpy as np
 
     from stridewright import Gemm
     from stridewright.codegen.cublaslt import CublasLtGemm, heuristics
+    from stridewright.codegen.gpu_values import fill_random
     from stridewright.codegen.measure import GraphLoop
 
     found = {}
     for groups, rows, n, k in ((4, 8192, 4096, 7168), (8, 4096, 4096, 7168), (32, 256, 4096, 7168)):
         m = groups * rows
-        random = cupy.random.default_rng(4)
-        a = random.standard_normal((m, k), dtype=cupy.float32).astype(ml_dtypes.bfloat16)
-        b = random.standard_normal((groups, n, k), dtype=cupy.float32).astype(ml_dtypes.bfloat16)
-        d = cupy.empty((m, n), dtype=ml_dtypes.bfloat16)
-        offsets = cupy.arange(groups + 1, dtype=cupy.int32) * rows
+        a, b, d = (cupy.empty(shape, dtype=ml_dtypes.bfloat16) for shape in ((m, k), (groups, n, k), (m, n)))
+        fill_random(a, 1)
+        fill_random(b, 2)
+        offsets = cupy.asarray(np.arange(groups + 1, dtype=np.int32) * rows)
         gemm = Gemm(m, n, k, groups=groups)
         ours = GraphLoop([kept(gemm.bind(a, b, d, offsets=offsets))])
         product = CublasLtGemm(rows, n, k, heuristics(rows, n, k, "bf16", 1)[0])

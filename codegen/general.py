@@ -312,8 +312,15 @@ class GeneralGemm(Gemm):
         """The result on the current GPU, in the caller's kind of array or in ``out``; see :class:`Gemm` for the arguments."""
         if out is None:
             self._require_gpu()
-        bound = self.bind(a, b, out, c=c, bias=bias, alpha=alpha, beta=beta, **others)
-        return bound(stream)
+        from .launch import cupy_stream
+
+        given = {"c": c, "bias": bias, "alpha": alpha, "beta": beta, **others}
+        if stream is None:
+            return self.bind(a, b, out, **given)(None)
+        # Copies and workspaces are freed when this returns: memory of this stream, which its later work may have.
+        chosen = cupy_stream(stream)
+        with chosen:
+            return self.bind(a, b, out, **given)(chosen)
 
     def bind(self, a: Any, b: Any, out: Any = None, dependent: bool = False, **others: Any) -> GeneralBound:  # type: ignore[override]
         """The launch for these arrays, prepared. ``others``: c, bias, alpha, beta, aux, amax, scale_a, scale_b, scale_d,
