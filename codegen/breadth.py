@@ -22,6 +22,7 @@ from stridewright.kernels.hopper_rules import element_bytes
 from .reference import Expected, activation, expected, spread, widened
 from .tensors import numpy_type
 
+_LARGEST_F16 = 65504.0
 EXPRESSION = "fmaxf(x, 0.1f * x) + 0.25f * float(row) - float(col)"
 _FORMATS = {
     "bf16": ("bf16", "f32", "bf16", "f16", "s8", "e4m3"),
@@ -344,7 +345,9 @@ def wrong(case: Case, arrays: Arrays, d: Any, step: float, xp: Any = np, written
         found = _difference("aux", beside["aux"], problem.d, should.x, should.x_allowed, xp)
     if not found and "amax" in beside and should.d.size:
         amax = float(beside["amax"][0])
-        if not abs(amax - should.amax) <= 1e-3 * max(should.amax, 1.0):
+        # Before scale_d, which is a quarter where it is given, and before the rounding to D's format.
+        off = 1e-3 * max(should.amax, 1.0) + 4 * float(xp.max(should.allowed))
+        if not abs(amax - should.amax) <= off:
             found = f"amax is {amax:g}, and the largest is {should.amax:g}"
     return found
 
@@ -425,6 +428,9 @@ def _difference(name: str, got: Any, dtype: str, value: Any, allowed: Any, xp: A
     if not value.size:
         return ""
     right = xp.abs(numbers - value) <= allowed
+    if dtype == "f16":  # beyond its largest number infinity of that sign is right
+        over = xp.abs(value) + allowed > _LARGEST_F16
+        right = right | (over & xp.isinf(numbers) & (xp.sign(numbers) == xp.sign(value)))
     if bool(right.all()):
         return ""
     place = tuple(int(i[0]) for i in xp.nonzero(~right))

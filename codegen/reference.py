@@ -56,7 +56,7 @@ def widened(array: Any, dtype: str, xp: Any = np) -> Any:
         from .tensors import numpy_type
 
         table = np.arange(256, dtype=np.uint8).view(numpy_type(dtype)).astype(np.float64)
-        return xp.asarray(table)[array]
+        return xp.asarray(table)[array.astype(np.int32)]
     if dtype == "tf32":
         bits = xp.ascontiguousarray(array).view(xp.uint32).astype(xp.uint64)
         low = bits & 0x1FFF
