@@ -223,8 +223,8 @@ class Gemm:
     def tiles(self) -> int:
         """Output tiles of the problem, counting those that only fill up a cluster.
 
-        >>> Gemm(512, 512, 256).tiles()
-        128
+        >>> Gemm(512, 512, 256, config=GemmConfig()).tiles()
+        8
         """
         tile, cluster = self.config.tile, self.config.cluster
         rows, columns = tile.m * cluster.m, tile.n * cluster.n
@@ -234,8 +234,8 @@ class Gemm:
     def multiplies(self) -> int:
         """wgmma instructions that a launch issues: each tile, k-step of 16 and block of 64 rows.
 
-        >>> Gemm(512, 512, 256).multiplies()
-        2048
+        >>> Gemm(512, 512, 256, config=GemmConfig()).multiplies()
+        256
         """
         tile = self.config.tile
         return self.tiles() * -(-self.k // tile.k) * (tile.k // 16) * (tile.m // 64)

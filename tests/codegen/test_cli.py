@@ -54,8 +54,8 @@ class FakeGemm:
         whole = SimpleNamespace(instructions=1000, seconds=0.25, translate_seconds=0.125)
         return SimpleNamespace(d=d, races=self.races, conflicts=(CONFLICT,), timeline=None, result=whole)
 
-    def explain(self) -> str:
-        return "because"
+    def explain(self, device: Any) -> str:
+        return f"because of the {device.name}"
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
@@ -280,5 +280,7 @@ def test_a_file_that_is_no_text_is_no_ptx(tmp_path: Path) -> None:
 
 def test_explain_prints_the_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch)
-    assert call("explain", "16", "24", "8").stdout == "because\n"
-    assert json.loads(call("explain", "16", "24", "8", "--json").stdout)["explanation"] == "because"
+    assert call("explain", "16", "24", "8").stdout == "because of the H200\n"
+    report = json.loads(call("explain", "16", "24", "8", "--device", "a100", "--json").stdout)
+    assert report["explanation"] == "because of the A100"
+    assert call("explain", "16", "24", "8", "--device", "abacus").exit_code == 2
