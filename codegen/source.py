@@ -130,15 +130,40 @@ def _header(derivation: Derivation) -> str:
             f"  tensor_map_d       dims (N, M{third}), box {maps.d.box}, swizzle {maps.d.swizzle}",
             f"  tensor_map_d_tail  dims (N, M{third}), box {maps.d_tail.box}, swizzle {maps.d_tail.swizzle}"
             + (" (the same)" if maps.d is maps.d_tail else ""),
-            "d and d_row_stride are not used.",
+            "d and d_row_stride (elements) are used where results do not leave by TMA: for shared tiles, and ends of groups."
+            if config.split.kind != "none" or uses_terms(config)
+            else "d and d_row_stride are not used.",
         ]
     else:
         lines.append("tensor_map_d and tensor_map_d_tail are not used: pass any 128 bytes.")
+    lines += _other_arguments(config)
     if uses_terms(config):
         lines.append(
             "terms is the struct Terms below, by value: what is added, scaled and applied, the number of matrices or groups."
         )
     return "\n".join(_comment(line) for line in lines) + "\n"
+
+
+def _other_arguments(config: GemmConfig) -> list[str]:
+    """What the kernel's last arguments are, and how it may be launched."""
+    order = (
+        "a uint32 table on the device, row | column << 16 of every block of tiles in turn"
+        if config.schedule.order == "hilbert"
+        else "not used, pass 0"
+    )
+    shared = "not used, pass 0"
+    if config.split.kind != "none":
+        held = "one tile a CTA, zero at first" if config.split.reduce == "atomic" else "two tiles a CTA of the grid"
+        shared = f"float32 sums of shared tiles ({held}), two uint32 a shared tile (zero at first and left so), and how many blocks are shared"
+    size = config.cluster.m * config.cluster.n
+    return [
+        f"order: {order}. partials, counters, shared_blocks: {shared}.",
+        *([f"The grid is a multiple of {size} CTAs, a cluster."] if size > 1 else []),
+        "The kernel waits for the grid before it, and only then touches memory, so it may be launched with",
+        "programmatic stream serialization.",
+        "",
+        "In comments a layout is Shape:Stride, from coordinates to an offset, and S<B,M,S> o Shape:Stride one whose offsets are swizzled.",
+    ]
 
 
 def _dims(operand: OperandTile, rows: str, tensor_map: TensorMap) -> str:
