@@ -183,8 +183,38 @@ def test_barriers_used_before_the_peer_has_initialised_them_are_found() -> None:
 
 
 def test_leaving_while_a_peer_still_writes_is_found() -> None:
-    sync = "        cluster_sync_relaxed();    // a CTA's shared memory must outlive what its peers still write to it\n"
-    assert verdict(planted(sync, "", **CLUSTER), seeds=8) != "pass"
+    assert verdict(planted("    if (CLUSTER_SIZE > 1) ring.drain(at);\n", "", **CLUSTER), seeds=8) != "pass"
+
+
+def test_leaving_before_the_last_slot_is_drained_is_found() -> None:
+    drain = "slot < STAGES; ++slot) {\n            wait_empty(at);"
+    assert verdict(planted(drain, drain.replace("STAGES", "STAGES - 1"), **CLUSTER), seeds=8) != "pass"
+
+
+BEFORE = "    // Nothing is loaded before that has ended, and nothing is stored before something was loaded.\n"
+ADVANCE = "            at.advance();\n        }\n    }\n    if (CLUSTER_SIZE > 1)"
+
+
+def waits_for_the_grid_before(gemm: Gemm) -> bool:
+    """Whether griddepcontrol.wait stands before every load in the PTX, outside of any loop: the emulator runs a grid alone and cannot ask."""
+    before, found, _ = gemm.build.ptx.partition("griddepcontrol.wait")
+    return bool(found) and "cp.async.bulk.tensor.2d.shared::cluster" not in before
+
+
+@pytest.mark.parametrize("parameters", [{}, PINGPONG, CLUSTER], ids=str)
+def test_nothing_is_loaded_before_the_grid_before_has_ended(parameters: dict[str, object]) -> None:
+    assert waits_for_the_grid_before(planted("    dependency_wait();\n", "    dependency_wait();\n", **parameters))
+    assert not waits_for_the_grid_before(planted(BEFORE + "    dependency_wait();\n", "", **parameters))
+
+
+def test_waiting_for_the_grid_before_after_the_first_load_is_found() -> None:
+    gemm = Gemm(256, 256, 320, config=GemmConfig().replace(tile_m=128, tile_n=128, stages=3))
+    source = gemm.source.replace(BEFORE + "    dependency_wait();\n", "")
+    assert source.count(ADVANCE) == 1
+    late = source.replace(ADVANCE, "            dependency_wait();\n" + ADVANCE)
+    gemm.__dict__["build"] = build(late, arch="sm_90a", strict=False)
+    assert "griddepcontrol.wait" in gemm.build.ptx
+    assert not waits_for_the_grid_before(gemm)
 
 
 def test_storing_swapped_panels_without_transposing_is_a_wrong_value() -> None:

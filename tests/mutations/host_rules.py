@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stridewright import Gemm
+from stridewright.codegen.select import SMS
 from stridewright.kernels.hopper import TensorMaps
 from stridewright.layout.hardware import TensorMap
 
@@ -14,7 +15,8 @@ from .judge import SUBJECTS
 from .rules import ALL, STAGED, Mutant, Rule
 
 Arguments = list[Any]
-"""As emulate_ptx takes them: maps of A, B, D and D's tail, the pointer to D, its row stride, m, n, k."""
+"""As emulate_ptx takes them: maps of A, B, D and D's tail, the pointer to D, its row stride, m, n, k, and what tiles with a shared K take: the
+order's table, partial sums, counters, how many blocks are shared."""
 
 
 def _same_maps(maps: TensorMaps) -> TensorMaps:
@@ -47,8 +49,8 @@ class Launched(Gemm):
             raise ValueError(f"{self.rule.name}: changes nothing")
         return mutant
 
-    def emulator_arguments(self, a: Any, b: Any, d: Any) -> Arguments:
-        return self.rule.arguments(super().emulator_arguments(a, b, d))
+    def emulator_arguments(self, a: Any, b: Any, d: Any, sms: int = SMS) -> Arguments:
+        return self.rule.arguments(super().emulator_arguments(a, b, d, sms))
 
 
 def edited(name: str, operand: str, change: Callable[[TensorMap], TensorMap], on: tuple[str, ...] = ALL) -> HostRule:
@@ -109,13 +111,13 @@ def _stores() -> Iterator[HostRule]:
 
 def _arguments() -> Iterator[HostRule]:
     most = ("cooperative", "cluster", "swapped", "direct")
-    yield passed("m one tile less", -3, lambda m: m - 64, most)
-    yield passed("n one tile less", -2, lambda n: n - 64, most)
-    yield passed("k one slot less", -1, lambda k: k - 64, most)
-    yield passed("k is 0", -1, lambda k: 0, most)
-    yield passed("D's rows one element further apart", -4, lambda stride: stride + 1, ("direct",))
-    yield passed("m one row more", -3, lambda m: m + 1, ("direct",))
-    yield passed("n one column more", -2, lambda n: n + 1, ("direct",))
+    yield passed("m one tile less", -7, lambda m: m - 64, most)
+    yield passed("n one tile less", -6, lambda n: n - 64, most)
+    yield passed("k one slot less", -5, lambda k: k - 64, most)
+    yield passed("k is 0", -5, lambda k: 0, most)
+    yield passed("D's rows one element further apart", -8, lambda stride: stride + 1, ("direct",))
+    yield passed("m one row more", -7, lambda m: m + 1, ("direct",))
+    yield passed("n one column more", -6, lambda n: n + 1, ("direct",))
     yield HostRule(
         "a and b exchanged",
         "",

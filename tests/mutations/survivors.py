@@ -28,17 +28,9 @@ EQUIVALENT: dict[str, str] = {
     "*/source/a turn is passed on after the last tile": (
         "One arrival more at a named barrier that nobody waits at any more: bar.arrive waits for nothing, and barriers end with the CTA."
     ),
-    "*/source/no __syncwarp before the last barrier": (
-        "The aligned cluster barrier asks that all threads of a warp execute the same instruction, and they do: the branch before it ends for "
-        "all of them there, where the compiler joins the warp again. __syncwarp only says so."
-    ),
     "cooperative/source/tile alignment left out": (
         "Without static shared memory the dynamic part begins at shared address 1024 on this architecture (the 1024 bytes below it are the "
         "system's), so that rounding up to a multiple of 1024 changes nothing; Triton's kernels rely on the same."
-    ),
-    "*/source/stores only have read at the end": (
-        "Shared memory has been read, which is all that the CTA's end could spoil; the end of the grid waits for the writes. CUTLASS's epilogues "
-        "end with the same wait_group.read."
     ),
     "*/source/proxy fence after the barrier, by the storing warp only": _FENCE_AFTER_BARRIER,
     "*/ptx/later fence.proxy.async #*": _FENCE_AFTER_BARRIER,
@@ -69,7 +61,10 @@ EQUIVALENT: dict[str, str] = {
 GAPS: dict[str, str] = {
     "*/source/a grid does not wait for the one before it": (
         "A launch is emulated alone: that the grid before it may still be running, under programmatic dependent launch, cannot be said, so a "
-        "missing griddepcontrol.wait is not seen."
+        "missing griddepcontrol.wait is not seen. (test_gemm_faults looks for it in the PTX, before the loads.)"
+    ),
+    "*/source/a grid waits for the one before it after its first loads": (
+        "As above: no grid runs before the one that is emulated, so that loads before griddepcontrol.wait read nothing that is still written."
     ),
 }
 """Patterns of names -> the fault, and the check that the emulator lacks."""
