@@ -74,7 +74,8 @@ def tuner_landscape(
     unit: str = "us",
 ) -> Drawing:
     """The best time for each pair of two parameters, all others free: a cell is coloured by how much slower than the best of all it is, and its tooltip
-    lists its configurations. The best is outlined; ``chosen`` (a name) is underlined. Times are shown times ``scale``, in ``unit``.
+    lists its configurations. The best is outlined; ``chosen`` (a name) is underlined, and its cell has its own time even where another of that pair is
+    faster, unless that is the best of all. Times are shown times ``scale``, in ``unit``.
 
     Raises LayoutError for no points and for a parameter that no point has.
 
@@ -102,6 +103,10 @@ def tuner_landscape(
     canvas.text(0, 15, title, 15, "bold")
     canvas.text(0, 34, f"best: {shown(best)} {unit}, {best.name}", 12, "good")
     picked = next((point for point in points if point.name == chosen), None)
+
+    def first(inside: Sequence[TunePoint]) -> TunePoint:
+        return picked if picked is not None and picked in inside and best not in inside else inside[0]
+
     y = 52.0
     if picked is not None:
         canvas.text(
@@ -135,8 +140,8 @@ def tuner_landscape(
                 top,
                 width,
                 22,
-                _slower(inside[0].seconds / best.seconds),
-                shown(inside[0]),
+                _slower(first(inside).seconds / best.seconds),
+                shown(first(inside)),
                 "\n".join(lines),
                 LABEL,
                 data,
@@ -157,14 +162,14 @@ def tuner_landscape(
     ]
     y = canvas.legend(0, y, steps, limit=max(600, canvas.width))
     note = "a cell: the best of all configurations with that pair; outlined: the best of all"
-    canvas.text(0, y + 10, note + ("; underlined: the chosen one" if picked is not None else ""), 11, "faint")
+    canvas.text(0, y + 10, note + ("; underlined: the chosen one, its own time" if picked is not None else ""), 11, "faint")
     words = [title, f"  best: {shown(best)} {unit}, {best.name}"]
     broad = max([len(shown(p)) for p in points] + [len(str(c)) for c in columns]) + 2
     side = max(len(str(r)) for r in [*rows, down])
     words.append(f"  {down:<{side}}" + "".join(f"{c!s:>{broad}}" for c in columns) + f"   ({across})")
     for row in rows:
         found = [cells.get((row, column), []) for column in columns]
-        words.append(f"  {row!s:<{side}}" + "".join(f"{shown(f[0]) if f else '-':>{broad}}" for f in found))
+        words.append(f"  {row!s:<{side}}" + "".join(f"{shown(first(f)) if f else '-':>{broad}}" for f in found))
     facts: dict[str, object] = {"best": best.name, "seconds": best.seconds, "points": len(points)}
     if picked is not None:
         facts["chosen-over-best"] = f"{picked.seconds / best.seconds:.4f}"
