@@ -80,7 +80,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_no_picture_is_stored() -> None:
     kinds = {path.suffix for path in GUIDE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert kinds <= {".md", ".py", ".yml", ".css"}
+    assert kinds <= {".md", ".py", ".yml", ".css", ".js"}
     assert not any("<svg" in path.read_text(encoding="utf-8") for path in PAGES)
 
 

@@ -138,6 +138,17 @@ def test_every_page_fits_and_loads_without_a_fault(site: Path, chromium: Any, sc
     assert faults == []
 
 
+def test_search_finds_a_page_that_is_opened_as_a_file(site: Path, chromium: Any) -> None:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "cookbook" / "slow.html").as_uri())
+    page.locator("label.md-search__icon").first.wait_for()
+    page.locator("input.md-search__input").fill("wavefront")
+    page.locator(".md-search-result__link").first.wait_for(timeout=20_000)
+    links = [link.get_attribute("href") for link in page.locator(".md-search-result__link").all()]
+    assert any("concepts/banks.html" in str(link) for link in links)
+    page.close()
+
+
 def test_pointing_at_a_gap_of_the_timeline_outlines_what_it_waits_for(site: Path, chromium: Any) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
     page.goto((site / "concepts" / "pipeline.html").as_uri())
