@@ -169,7 +169,7 @@ def deadlock_picture(
     notes = [str(error).splitlines()[0] if str(error) else "nobody can go on"]
     if others:
         notes.append(
-            f"block {_spell(block)} is shown; threads of {others} other block{'s wait' if others > 1 else ' waits'} too"
+            f"block {_spell(block)} is shown; threads of {others} other block{'s' if others > 1 else ''} wait too"
         )
     return wait_graph(threads, nodes, edges, "who waits for what", notes)
 

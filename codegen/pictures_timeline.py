@@ -80,6 +80,11 @@ class _Story:
         self.tensor = [span for span in self.spans if span.track == "tensor core"]
         self.consumers = dict.fromkeys(self.row(s.name.partition(" of ")[2]) for s in self.tensor)
         self.producers = dict.fromkeys(self.row(p.by) for p in timeline.phases if p.what == "copy" and p.block == block)
+        # Of those who wait for products in tensor memory, the producer waits for their operands' slots.
+        commits = {(p.block, p.barrier, p.phase) for p in timeline.phases if p.what == "commit"}
+        self.readers = dict.fromkeys(
+            self.row(s.track) for s in self.spans if s.track not in UNITS and not commits.isdisjoint(s.on)
+        )
 
     def row(self, label: str) -> str:
         """The row of some threads."""
@@ -94,7 +99,12 @@ class _Story:
                 return "issues products"
             number = list(self.consumers).index(row)
             return f"consumer {number}" if len(self.consumers) > 1 else "consumer"
-        return "producer" if row in self.producers else ""
+        if row in self.producers:
+            return "producer"
+        if row in self.readers:
+            return "epilogue"
+        parts = [other for other in self.rows.values() if other != row and _within(other, row)]
+        return "all together" if parts else ""
 
     def place(self, number: int) -> str:
         """A source place in words."""
@@ -280,8 +290,10 @@ def timeline_picture(
     busy = timeline.busy.get(block, 0.0)
     gaps = story.bubbles()
     share = f"{busy / max(timeline.clocks, 1):.1%}"
+    running = timeline.clocks / timeline.clock
     notes = [
-        f"a model, not a measurement: {timeline.clocks:.0f} clocks, {timeline.seconds * 1e6:.1f} us at {timeline.clock / 1e9:.2f} GHz",
+        f"a model, not a measurement: {timeline.clocks:.0f} clocks, {running * 1e6:.1f} us at {timeline.clock / 1e9:.2f} GHz, "
+        f"and {(timeline.seconds - running) * 1e6:.2f} us of launch",
         f"block {timeline.blocks[block]}: the tensor core is busy for {busy:.0f} clocks, {share}; {len(gaps)} gaps of 8 clocks and more",
     ]
     facts: dict[str, object] = {"clocks": round(timeline.clocks), "busy": share, "bubbles": len(gaps)}

@@ -389,13 +389,17 @@ def show(run: Run, reason: str, out: Console) -> None:
         line("speed", f"{run.tflops:.1f} TFLOP/s over {_TIMED} launches in a row, inputs in cache where they fit")
 
 
+def _accesses(count: int) -> str:
+    return "1 access" if count == 1 else f"{count} accesses"
+
+
 def _show_conflicts(run: Run, line: Callable[[str, str], None]) -> None:
     conflicting = [record for record in run.conflicts if record.conflicts]
     if not run.conflicts:
         line("bank conflicts", "no shared-memory access was counted")
     elif not conflicting:
-        line("bank conflicts", f"none in {len(run.conflicts)} accesses of the source")
+        line("bank conflicts", f"none in {_accesses(len(run.conflicts))} of the source")
     else:
-        line("bank conflicts", f"in {len(conflicting)} of {len(run.conflicts)} accesses of the source")
+        line("bank conflicts", f"in {len(conflicting)} of {_accesses(len(run.conflicts))} of the source")
         for record in conflicting[:8]:
             line("", conflict_text(record))

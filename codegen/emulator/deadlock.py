@@ -116,7 +116,9 @@ def deadlock_error(machine: Machine, polling: bool = False) -> DeadlockError:
         if g.waiting is None and polling:
             text = "something that it polls in a loop" if g.poll is None else g.poll[1].describe(g)
         records.append(WaitRecord(_party(g), _place(g), text, _waited_on(g)))
-        waits.append(f"{g.who()} waits at {_place(g)} for {text}")
+        who = g.who()
+        verb = "wait" if " warps " in who or " threads " in who else "waits"
+        waits.append(f"{who} {verb} at {_place(g)} for {text}")
         for line in past:
             if line not in seen:
                 seen.add(line)

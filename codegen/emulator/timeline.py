@@ -164,8 +164,8 @@ class Timeline:
 
     def __str__(self) -> str:
         lines = [
-            f"timeline (a model, not a measurement): {self.clocks:.0f} clocks, {self.seconds * MICROSECONDS:.1f} us at {self.clock / 1e9:.2f} GHz "
-            f"with {self.model.launch_seconds * MICROSECONDS:.1f} us for the launch"
+            f"timeline (a model, not a measurement): {self.clocks:.0f} clocks, {self.clocks / self.clock * MICROSECONDS:.1f} us at {self.clock / 1e9:.2f} GHz, "
+            f"and {self.model.launch_seconds * MICROSECONDS:.2f} us of launch"
         ]
         if self.unfinished:
             lines.append(f"incomplete: {self.unfinished} gangs wait for something that is not modelled")

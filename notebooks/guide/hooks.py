@@ -27,7 +27,7 @@ def _show(page: str, block: Block, result: Result) -> str:
     if result.printed:
         lines = result.printed.splitlines()
         # A few long lines are a message, to be read; many are a table, to be scrolled.
-        prose = " .sw-prose" if len(lines) <= 8 and max(map(len, lines)) > 100 else ""
+        prose = " .sw-prose" if len(lines) <= 10 and max(map(len, lines)) > 100 else ""
         parts.append(f"```{{.text .sw-result{prose}}}\n{result.printed.rstrip()}\n```")
     value = result.value
     if hasattr(value, "_repr_html_"):

@@ -223,7 +223,8 @@ def test_a_deadlock_s_records_say_what_its_text_says() -> None:
     error = deadlock(planted("at.parity ^ 1)", "at.parity)"))
     assert len(error.records) == len(error.waits)
     for record, text in zip(error.records, error.waits, strict=True):
-        assert text == f"{record.threads.who} waits at {record.place} for {record.text}"
+        verb = "wait" if "warps" in record.threads.who else "waits"
+        assert text == f"{record.threads.who} {verb} at {record.place} for {record.text}"
         for barrier, parity in record.on:
             assert f"parity {parity} of {barrier.name}" in text
             assert barrier.lacks == f"{barrier.pending} of {barrier.expected} arrivals"
