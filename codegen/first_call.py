@@ -43,7 +43,7 @@ _calls: dict[tuple[int, int, int, str], Calls] = {}
 def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a", **options: Any) -> Any:
     """``a @ b.T`` on the current GPU for a (M, K) and b (N, K): sizes, types and majors are read from the arrays.
 
-    The Gemm for a shape is made once and kept, and so are its launches. ``options`` are those of :func:`general.multiply`:
+    The Gemm for a shape is made once and kept, and so are its launches. ``options`` are those of :func:`.general_call.multiply`:
     c, bias, activation and more. Raises OperandError, naming both shapes, if the arrays do not go together.
     """
     if options:
