@@ -120,6 +120,16 @@ def test_the_reference_has_every_public_name_with_its_docstring(site: Path, page
     assert "<blockquote>" not in text, "an example of a docstring is shown as a quotation"
 
 
+def test_the_reference_has_no_raw_roles_and_says_how_a_gemm_is_made(site: Path) -> None:
+    for path in sorted((site / "reference").glob("*.html")):
+        text = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
+        assert not re.findall(r":(?:func|meth|class|mod|attr|data|exc|obj):", text), path.name
+    text = (site / "reference" / "gemm.html").read_text(encoding="utf-8")
+    shown = re.sub(r"<[^>]+>", "", text)
+    assert "activation: str = " in shown.replace("&quot;", '"')
+    assert {"stridewright.codegen.general_call.multiply", "stridewright.codegen.gemm.Gemm.__call__"} <= Links(text).ids
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 420])
 def test_every_page_fits_and_loads_without_a_fault(site: Path, chromium: Any, scheme: str, width: int) -> None:
@@ -136,6 +146,32 @@ def test_every_page_fits_and_loads_without_a_fault(site: Path, chromium: Any, sc
         assert bright == (scheme == "light"), path.name
     context.close()
     assert faults == []
+
+
+def test_what_is_wider_than_the_page_fades_until_it_is_scrolled_to_its_end(site: Path, chromium: Any) -> None:
+    page = chromium.new_page(viewport={"width": 420, "height": 900})
+    page.goto((site / "concepts" / "pipeline.html").as_uri())
+    # Of each box: how much of it is out of sight, and how wide its fade is, before and after it is scrolled to its end.
+    boxes = page.evaluate(
+        """async () => {
+            const found = [];
+            for (const box of document.querySelectorAll(".sw-figure > figure, .highlight pre > code")) {
+                const fade = () => parseFloat(getComputedStyle(box).getPropertyValue("--sw-fade"));
+                const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+                await frame();
+                const before = fade();
+                box.scrollLeft = box.scrollWidth;
+                await frame();
+                found.push([box.scrollWidth - box.clientWidth, before, fade()]);
+            }
+            return found;
+        }"""
+    )
+    assert max(hidden for hidden, _, _ in boxes) > 100
+    for hidden, before, after in boxes:
+        assert (before > 20) == (hidden > 0)
+        assert after < 5
+    page.close()
 
 
 def test_search_finds_a_page_that_is_opened_as_a_file(site: Path, chromium: Any) -> None:
