@@ -345,10 +345,20 @@ class RungGemm(BlackwellGemm):
         b_major: str = "k",
         **parameters: object,
     ):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ValueError(f"rung {number!r}: must be a whole number")
         ladder = rungs(arch, dtype)
         if not 0 <= number < len(ladder):
             raise ValueError(f"rung {number}: the ladder has rungs 0 to {len(ladder) - 1}")
         rung = ladder[number]
+        fixed = {"cluster_m", "cluster_n", "cluster", "pair", "launch", "accumulators"} | (
+            {"stages"} if number < 2 else set()
+        )
+        if number < 3 and fixed & parameters.keys():
+            raise ValueError(
+                f"rung {number}: {', '.join(sorted(fixed & parameters.keys()))} cannot be changed, its kernel has no such choice; "
+                "from rung 3 on they can"
+            )
         config = rung.config.replace(**parameters)
         if n % 8:
             config = config.replace(store="direct")

@@ -93,9 +93,21 @@ class Gemm:
     def __new__(cls, *args: Any, config: GemmConfig | None = None, **options: Any) -> Gemm:
         """One of the architecture's own class: what differs between the families stands there."""
         config = config or (args[9] if len(args) > 9 else None)
-        arch = options.get("arch", args[6] if len(args) > 6 else "sm_90a")
+        asked = options.get("arch", args[6] if len(args) > 6 else None)
+        arch = asked or "sm_90a"
         if isinstance(config, GemmConfig):
             arch = config.arch
+            if cls is Gemm and asked not in (None, arch):
+                raise ConfigError(
+                    (
+                        Violation(
+                            parameter="arch",
+                            value=repr(asked),
+                            rule=f"and the given configuration is for {arch!r}",
+                            fix=f"arch={arch!r} works, or a configuration for {asked}",
+                        ),
+                    )
+                )
         if cls is Gemm and GemmConfig(arch=arch).on_blackwell:
             from .blackwell_gemm import BlackwellGemm
 
@@ -556,10 +568,16 @@ def _refuse_beyond(given: dict[str, Any], arch: str) -> None:
             fix="arch='sm_90a' has it; the kernels here compute a @ b.T: scale or add afterwards",
         )
         for name, value in given.items()
-        if value != neutral.get(name)
+        if _differs(value, neutral.get(name))
     ]
     if found:
         raise ConfigError(tuple(found))
+
+
+def _differs(value: Any, neutral: Any) -> bool:
+    """Whether something is asked for: an array always asks, whatever it compares to."""
+    plain = value is None or isinstance(value, str | int | float | np.generic)
+    return bool(value != neutral) if plain else True
 
 
 def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:

@@ -126,6 +126,13 @@ def make_gemm(
     from .general_run import RESULTS
 
     changes = parse_settings(settings)
+    from stridewright.kernels.config import GemmConfig
+
+    if options is not None and options.asks_for_more and (rung is not None or GemmConfig(arch=arch).on_blackwell):
+        raise ValueError(
+            f"what is fused, scaled, batched or grouped has no kernel for {arch}{'' if rung is None else f', rung {rung}'} yet: "
+            "without those options, or with --arch sm_90a, it works"
+        )
     if rung is not None:
         return ladder_rung(rung, (m, n, k), dtype, d_dtype, (a_major, b_major), arch, changes)
     own = {} if options is None else options.of_the_gemm()
