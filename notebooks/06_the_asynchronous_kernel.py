@@ -126,7 +126,7 @@ print({stages: f"tensor core busy {share:.0%}" for stages, share in shares.items
 
 # %% [markdown]
 # ## Breaking it: a wrong phase
-# The producer's parity not flipped: one character of the source. On a GPU this hangs, without a word. The emulator stops when nobody can
+# The producer's parity not flipped: ` ^ 1` left out of the source. On a GPU this hangs, without a word. The emulator stops when nobody can
 # go on, and says who waits for what.
 
 

@@ -162,7 +162,9 @@ def tuner_landscape(
     ]
     y = canvas.legend(0, y, steps, limit=max(600, canvas.width))
     note = "a cell: the best of all configurations with that pair; outlined: the best of all"
-    canvas.text(0, y + 10, note + ("; underlined: the chosen one, its own time" if picked is not None else ""), 11, "faint")
+    canvas.text(
+        0, y + 10, note + ("; underlined: the chosen one, its own time" if picked is not None else ""), 11, "faint"
+    )
     words = [title, f"  best: {shown(best)} {unit}, {best.name}"]
     broad = max([len(shown(p)) for p in points] + [len(str(c)) for c in columns]) + 2
     side = max(len(str(r)) for r in [*rows, down])

@@ -18,13 +18,8 @@ _EXAMPLE = re.compile(r"(?m)^(?P<indent>[ \t]*)>>> .*(?:\n(?P=indent).*\S.*)*")
 def fenced(text: str) -> str:
     """The docstring with its examples in fences.
 
-    >>> print(fenced("Adds.\\n\\n>>> 1 + 1\\n2"))
-    Adds.
-    <BLANKLINE>
-    ```python
-    >>> 1 + 1
-    2
-    ```
+    >>> fenced("Adds.\\n\\n>>> 1 + 1\\n2")
+    'Adds.\\n\\n```python\\n>>> 1 + 1\\n2\\n```'
     """
 
     def fence(found: re.Match[str]) -> str:

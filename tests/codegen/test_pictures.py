@@ -280,6 +280,8 @@ def test_blackwell_s_roles_and_barriers_have_names_too() -> None:
     text = emulation_timeline(found, gemm.derivation).text()
     assert "(issues products)" in text
     assert "(producer)" in text
+    assert "(epilogue)" in text
+    assert "us of launch" in text
     assert "accumulator full[0]" in text
     assert "0x" not in text
 

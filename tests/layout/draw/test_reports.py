@@ -246,6 +246,16 @@ def test_the_chosen_one_is_compared_with_the_best() -> None:
     assert tuner_landscape(points, "x", "y", "b").facts["chosen-over-best"] == "1.5000"
 
 
+def test_the_cell_of_the_chosen_one_shows_its_own_time() -> None:
+    """Unless the best of all is in it, which is outlined there."""
+    points = [TunePoint("a", {"x": 1, "y": 1}, 2e-6), TunePoint("b", {"x": 2, "y": 1}, 3e-6)]
+    points.append(TunePoint("c", {"x": 2, "y": 1}, 4e-6))
+    assert tuner_landscape(points, "x", "y").text().splitlines()[-1].split() == ["1", "2", "3"]
+    assert tuner_landscape(points, "x", "y", "c").text().splitlines()[-1].split() == ["1", "2", "4"]
+    points.append(TunePoint("d", {"x": 1, "y": 1}, 5e-6))
+    assert tuner_landscape(points, "x", "y", "d").text().splitlines()[-1].split() == ["1", "2", "3"]
+
+
 def test_the_share_of_the_roof_by_its_definition() -> None:
     chip = Roof("chip", 100e12, 4e12)
     points = [RooflinePoint("low", 5.0, 10e12), RooflinePoint("high", 100.0, 60e12)]
