@@ -201,11 +201,16 @@ def _long(shape: dict[str, Any], device: Any) -> bool:
 
 
 def _plain(arguments: Namespace) -> dict[str, Any]:
+    """The arguments for a record: files by their names, since where they lie says nothing to others."""
     kept = {name: value for name, value in vars(arguments).items() if name not in ("json", "what")}
     return {
-        name: value if isinstance(value, int | float | str | bool) or value is None else str(value)
+        name: value if isinstance(value, int | float | str | bool) or value is None else _named(value)
         for name, value in kept.items()
     }
+
+
+def _named(value: Any) -> str:
+    return value.name if isinstance(value, Path) else str(value)
 
 
 def chosen(arguments: Namespace) -> Iterator[dict[str, Any]]:
