@@ -442,6 +442,13 @@ def _choice_violations(config: GemmConfig) -> Iterator[Violation]:
             rule="three consumers leave each thread no registers for the shares of a split tile",
             fix="consumers=2 works, with tile_m=128 or 256",
         )
+    if schedule.consumers == 3 and schedule.swap and config.epilogue.store == "direct" and config.cluster != Cluster():
+        yield Violation(
+            parameter="consumers",
+            value=3,
+            rule="three consumers leave each thread no registers for plain stores down D's columns in a cluster (NVRTC 13.5 spills)",
+            fix="consumers=2 works, with tile_m=128 or 256, or a single CTA",
+        )
     hints = [name for name in ("hint_a", "hint_b") if getattr(config.pipeline, name) != "none"]
     if hints and schedule.consumers == 3:
         yield Violation(

@@ -131,7 +131,7 @@ def test_readme_has_two_set_up_commands_and_ci_runs_them() -> None:
     commands = re.findall(r"^python3 -m venv \.venv .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(commands) == 2
     assert "stridewright gemm 512 512 256" in commands[0]
-    assert commands[1].rstrip().endswith("pytest")
+    assert commands[1].rstrip().endswith("-m pytest -n 2")
     assert "grep -E '^python3 -m venv" in (ROOT / ".ci/run").read_text()
 
 
