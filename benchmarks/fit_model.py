@@ -4,7 +4,7 @@
     python benchmarks/fit_model.py --fit 150          # a new fit of about 150 seconds (needs scipy), printed as source
 
 ``results/selection_timings.json`` holds, for each shape, configurations and their microseconds a product (dependent
-launches in CUDA graphs over buffers larger than L2, H200); times of different runs are scaled so that configurations
+launches, with operands swapped the faster of both kinds, in CUDA graphs over buffers larger than L2, H200); times of different runs are scaled so that configurations
 measured in both agree. A choice's cost is the time of the configuration that the model puts first among the measured,
 over the least. The fit minimises the expected cost of a choice with a little noise, and a part of the squared error.
 """

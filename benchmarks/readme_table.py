@@ -70,6 +70,8 @@ def _shapes(found: dict[str, Any], random: dict[str, Any] | None) -> str:
             f"| {len(tuned.sustained_first)} compute-bound shapes, each alone, sustained | {mean(tuned.sustained_first.values()):.3f} "
             f"| {mean(tuned.sustained_best.values()):.3f} | {mean(alone.values()):.3f} |"
         )
+    if found.get("note"):
+        lines += ["", found["note"]]
     lines += ["", *_shares(rows, random), "", f"![Every shape beside cuBLASLt](benchmarks/results/{CHART})", ""]
     lines += [
         f"<details><summary>Each of the {len(rows)} shapes</summary>",
@@ -88,7 +90,10 @@ def _shares(rows: list[dict[str, Any]], random: dict[str, Any] | None) -> list[s
     text = f"What the model chooses untuned reaches {mean(listed.values()):.3f} of the tuned speed on these"
     if random is not None and random["rows"]:
         others = untuned_of_tuned(random["rows"])
-        text += f", and {mean(others.values()):.3f} on {len(others)} other shapes drawn at random"
+        arguments = random["runs"][-1].get("arguments", {})
+        first = 0 if arguments.get("tune") else arguments.get("candidates", 0)
+        of = f"of the fastest of the model's first {first}" if first else "of the tuned"
+        text += f", and {mean(others.values()):.3f} {of} on {len(others)} other shapes drawn at random"
     return [text + " (geometric means)."]
 
 

@@ -3,7 +3,7 @@
 A persistent CTA takes slot after slot of K. A slot lasts as long as the slowest of: the multiplies; the latency of
 memory, divided among the slots in flight; the bytes through the SM's door; all CTAs' requests to L2. Turns cost what
 nothing hides, the whole what a launch costs, and everything moves through DRAM at least once. The constants were fitted
-to thousands of timings on an H200 (``benchmarks/fit_model.py``, ``benchmarks/results/tune_hopper.json``), so they absorb
+to thousands of timings on an H200 (``benchmarks/fit_model.py``, ``benchmarks/results/selection_timings.json``), so they absorb
 what the form leaves out: they rank configurations, and are no measurements of the parts they are named after.
 
 Arrays in, arrays out: a whole space is ranked at once.
