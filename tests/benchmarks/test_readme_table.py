@@ -86,7 +86,7 @@ def test_random_shapes_host_cold_and_pairs_join_where_they_are(results: Path) ->
     write(results, "hopper_cold", {"shape": "4096,4096,4096", "median": medians})
     write(results, "hopper_pairs", {"pairs": 2000, "kernels": 240, "passed": 1999, "bit_equal": 1700})
     text = numbers(results)
-    assert "0.950 on 1 other shapes" in text
+    assert "0.950 of the tuned on 1 other shapes" in text
     assert (
         "takes 5.5 us of the host's time, `gemm()` into a given output 6.6; `torch.mm`, in turns with them, 20.1."
         in text
