@@ -62,7 +62,7 @@ def _counters(found: dict[str, Any]) -> list[str]:
         rows = {row["number"]: row for row in one["rows"]}
         shown = [
             number
-            for number in ("2", "4", "7", "11", "12", "cuBLASLt")
+            for number in ("2", "4", "7", "9b", "11", "12", "cuBLASLt")
             if "tensor_active_percent" in rows.get(number, {})
         ]
         if shown:

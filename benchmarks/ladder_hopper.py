@@ -32,25 +32,10 @@ PAIRS = ("if (!in_chunks) {", "if (true) {")
 CHOICES = (
     ("3", "results in pairs of columns, not in chunks of eight", PAIRS),
     ("4", "results in pairs of columns, not in chunks of eight", PAIRS),
-    (
-        "4",
-        "a batch awaited before the next is issued",
-        ("ring.wait_full(slot);", "wgmma_wait<0>(); ring.wait_full(slot);"),
-    ),
-    (
-        "6",
-        "a batch awaited before the next is issued",
-        ("ring.wait_full(slot);", "wgmma_wait<0>(); ring.wait_full(slot);"),
-    ),
-    (
-        "7",
-        "a batch awaited before the next is issued",
-        ("ring.wait_full(turn);", "wgmma_wait<0>(); ring.wait_full(turn);"),
-    ),
     ("6", "groups of 8 rows of tiles, not 16", ("GROUP_M = 16;", "GROUP_M = 8;")),
     ("7", "groups of 8 rows of tiles, not 16", ("GROUP_M = 16;", "GROUP_M = 8;")),
     ("8", "groups of 8 rows of tiles, not 16", ("GROUP_M = 8;", "GROUP_M = 4;")),
-    ("9", "results in pairs of columns, not in chunks of eight", PAIRS),
+    ("9b", "results in pairs of columns, not in chunks of eight", PAIRS),
     ("10", "groups of 8 rows of tiles, not 16", ("GROUP_M = 8;", "GROUP_M = 4;")),
     ("10", "groups of 32 rows of tiles, not 16", ("GROUP_M = 8;", "GROUP_M = 16;")),
 )

@@ -118,7 +118,7 @@ class Rung:
 
     @property
     def number(self) -> str:
-        """ "1", "1b", "2" .. "12"."""
+        """ "1", "1b", "2" .. "9", "9b", "10" .. "12"."""
         return self.spec.number
 
     @property
@@ -453,6 +453,6 @@ def rungs(m: int = 4096, n: int = 4096, k: int = 4096) -> tuple[Rung, ...]:
     asked for. Raises ConfigError for sizes that no kernel takes.
 
     >>> [rung.number for rung in rungs()]
-    ['1', '1b', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11', '12']
+    ['1', '1b', '2', '3', '4', '5', '6', '7', '8', '9', '9b', '10', '11', '12']
     """
     return tuple(_rung(spec, m, n, k) for spec in RUNGS)

@@ -3,7 +3,8 @@ their layouts.
 
 Every rung is a hand-written file in ``cuda/ladder``; the constants above it are derived here from the layouts of its tiles, as
 ``hopper`` derives the product kernel's. The sequence of ideas is that of a public worklog (pranjalssh, "Outperforming cuBLAS on
-H100", github.com/pranjalssh/fast.cu) with Tilus' first version between its first two; the code is not.
+H100", github.com/pranjalssh/fast.cu) with Tilus' first version between its first two (1b) and one idea before the stores that
+every kernel of the worklog waits without (9b); the code is not.
 
 Knows layouts and the chip's encodings; knows nothing of compilers or of arrays.
 """
@@ -141,7 +142,7 @@ RUNGS: tuple[RungSpec, ...] = (
     RungSpec(
         number="4",
         title="warp specialisation",
-        idea="a producer fills a ring of slots while a consumer multiplies, the next batch issued before the last is awaited; full and empty barriers between them",
+        idea="a producer fills a ring of slots while a consumer multiplies; full and empty barriers between them",
         published=543 / 771,
         file="rung_04.cuh",
         **_WARP_SPECIALISED,  # type: ignore[arg-type]
@@ -187,6 +188,14 @@ RUNGS: tuple[RungSpec, ...] = (
         **_CLUSTER,  # type: ignore[arg-type]
     ),
     RungSpec(
+        number="9b",
+        title="one batch in flight",
+        idea="a slot's multiplies are issued before those of the slot before are awaited: a tensor core is never without",
+        published=None,
+        file="rung_09b.cuh",
+        **_CLUSTER,  # type: ignore[arg-type]
+    ),
+    RungSpec(
         number="10",
         title="asynchronous stores",
         idea="results go to shared memory without conflicts, and from there to D by the copy engine, under the next tile",
@@ -225,19 +234,18 @@ def find(number: str) -> RungSpec:
 
 
 def gain(number: str) -> float | None:
-    """How much faster than the rung before the public source's was, as a ratio; None where the two figures are not of one
-    source, one shape and one type.
+    """How much faster than its own rung before the public source's was, as a ratio; None where it has none, and where the two
+    figures are not of one source, one shape and one type.
 
-    >>> round(gain("7"), 3), gain("2")
-    (1.112, None)
+    >>> round(gain("7"), 3), gain("2"), gain("9b"), round(gain("10"), 3)
+    (1.112, None, None, 1.012)
     """
-    place = RUNGS.index(find(number))
-    if place == 0:
+    here = find(number)
+    before = [spec for spec in RUNGS[: RUNGS.index(here)] if spec.published is not None]
+    if here.published is None or not before or here.published_note != before[-1].published_note:
         return None
-    here, before = RUNGS[place], RUNGS[place - 1]
-    if here.published is None or before.published is None or here.published_note != before.published_note:
-        return None
-    return here.published / before.published
+    assert before[-1].published is not None
+    return here.published / before[-1].published
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def test_there_is_nothing_to_say_without_a_record(tmp_path: Path) -> None:
 def test_the_markdown_has_the_recorded_figures(made_up: Path) -> None:
     lines = ladder_chart.lines(made_up)
     assert lines[0].startswith("![")
-    assert "one NVIDIA H200 (2026-11-30); 24 of 26 results right" in lines[2]
+    assert "one NVIDIA H200 (2026-11-30); 26 of 28 results right" in lines[2]
     assert sum(line.startswith("| ") for line in lines) == 1 + len(RUNGS) + 1
     assert any("| 205 (0.50) | 410 (0.50) |" in line for line in lines)
     assert lines[-1] == "Tensor cores busy at 4096 cubed (Nsight Compute): 7 40 %, cuBLASLt 40 %."

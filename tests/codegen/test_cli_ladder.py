@@ -51,7 +51,7 @@ def test_the_whole_ladder_is_right_on_the_default_shape() -> None:
     result = call("--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert len(report["rungs"]) == 13
+    assert len(report["rungs"]) == 14
     assert all(rung["right"] and rung["relative_error"] < 2**-8 for rung in report["rungs"])
 
 
@@ -117,7 +117,7 @@ def test_on_a_gpu_the_ladder_is_a_table_and_a_chart(monkeypatch: pytest.MonkeyPa
     assert "   7  cheap barriers                420.0  0.600 (0.590 to 0.610)    0.94  right" in result.output
     assert "cuBLASLt, first choice        700.0" in result.output
     svg = (tmp_path / "ladder.svg").read_text(encoding="utf-8")
-    assert svg.count('class="cell k0"') == 13
+    assert svg.count('class="cell k0"') == 14
     assert "this GPU" in svg
 
 
@@ -125,8 +125,8 @@ def test_on_a_gpu_json_has_every_rung_s_figures(monkeypatch: pytest.MonkeyPatch)
     pretend_gpu(monkeypatch)
     report = json.loads(call("2048", "2048", "2048", "--pairs", "7", "--json").stdout)
     assert (report["on"], report["right"], report["m"], report["cublaslt"]) == ("gpu", True, 2048, "cublaslt0")
-    assert [rung["pairs"] for rung in report["rungs"]] == [7] * 13
-    assert report["rungs"][-1]["tflops"] == pytest.approx(595.0)
+    assert [rung["pairs"] for rung in report["rungs"]] == [7] * 14
+    assert report["rungs"][-1]["tflops"] == pytest.approx(630.0)
 
 
 def test_a_wrong_rung_on_a_gpu_ends_with_status_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,12 +107,14 @@ def test_the_diff_of_a_rung_shows_what_it_adds() -> None:
     made = {made.number: made for made in rungs(512, 512, 256)}
     assert made["1"].diff() == ""
     assert "+            load_box_multicast(" in made["8"].diff()
+    # What is in flight beside the next batch comes with the rung of that name, and with no other.
+    assert [number for number, one in made.items() if "+                wgmma_wait<1>();" in one.diff()] == ["9b"]
     assert "# CLUSTER_M = 2 (new)" in made["8"].diff()
     assert "# STAGED = 1 (new)" in made["10"].diff()
     assert "ladder/staged_store.cuh" in made["10"].diff()
 
 
-@pytest.mark.parametrize("number", ["3", "5", "7", "8", "10", "11"])
+@pytest.mark.parametrize("number", ["3", "5", "7", "8", "9b", "10", "11"])
 def test_a_rung_s_diff_is_small_enough_to_read(number: str) -> None:
     added, removed = rung(number, 512, 512, 256).changed_lines()
     assert 0 < added <= 70

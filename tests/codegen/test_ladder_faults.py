@@ -78,7 +78,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "multiplying before the slot is full": ("        ring.wait_full(slot);\n", ""),
     },
     "5": {
-        "a slot given back before the multiplies have read it": ("            wgmma_wait<1>();    // the", "            // the"),
+        "a slot given back before the multiplies have read it": ("        wgmma_wait<0>();\n        ring.release(slot);    // the", "        ring.release(slot);\n        wgmma_wait<0>();    // the"),
         "refilling without waiting": ("        ring.wait_empty(slot);\n", ""),
         "both consumers multiply the same rows": ("consumer * M_BLOCKS", "0 * M_BLOCKS"),
     },
@@ -98,10 +98,15 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "leaving while a peer still writes": ("    __syncwarp();\n    cluster_sync_relaxed();", ""),
     },
     "9": {
-        "the multiplies of the slot before not awaited": ("                wgmma_wait<1>();    // the", "                // the"),
-        "the slot that is being read released": ("                ring.release(previous);\n            }\n            previous", "                ring.release(at.slot);\n            }\n            previous"),
         "a sum that does not start anew": ("k_first > 0 || step > 0", "true"),
         "a parity that does not turn": ("            parity ^= 1;\n", ""),
+        "multiplies not awaited": ("            wgmma_wait<0>();\n            ring", "            ring"),
+    },
+    "9b": {
+        "the multiplies of the slot before not awaited": ("                wgmma_wait<1>();    // the", "                // the"),
+        "the slot that is being read released": ("                ring.release(previous);\n            }\n            previous", "                ring.release(at.slot);\n            }\n            previous"),
+        "the last batch not awaited": ("        wgmma_wait<0>();\n        ring", "        ring"),
+        "the last slot of a tile kept": ("        wgmma_wait<0>();\n        ring.release(previous);\n", "        wgmma_wait<0>();\n"),
     },
     "10": {
         "no fence between stmatrix and the copy engine": ("            fence_async_proxy();\n", ""),

@@ -1,8 +1,8 @@
 // Rung 4: warp specialisation.
 //
 // Loading and multiplying no longer wait for each other. Warpgroup 0 is the producer: one thread of it fills a ring of STAGES slots with tiles, as
-// far ahead as there are free slots. Warpgroup 1 is the consumer: it multiplies slot after slot and gives each back; it issues a slot's multiplies
-// before it awaits those of the slot before, so that the tensor cores always have some to do. Two barriers a slot say "full" and "empty".
+// far ahead as there are free slots. Warpgroup 1 is the consumer: it multiplies slot after slot, and gives each back when its multiplies are done. Two
+// barriers a slot say "full" and "empty".
 #pragma once
 #include "ladder/direct_store.cuh"
 #include "ladder/instructions.cuh"
@@ -58,12 +58,9 @@ DEVICE void consume(const DirectStore &store, uint32 shared, Ring ring, uint32 r
             }
         }
         wgmma_commit();
-        if (k_block > 0) {
-            wgmma_wait<1>();    // the multiplies of the slot before are done: it may be refilled
-            ring.release((k_block - 1) % STAGES);
-        }
+        wgmma_wait<0>();
+        ring.release(slot);    // the multiplies have read it: it may be refilled
     }
-    wgmma_wait<0>();
     #pragma unroll
     for (int block = 0; block < M_BLOCKS; ++block) store.block(accumulators[block], row + block * 64, column);
 }

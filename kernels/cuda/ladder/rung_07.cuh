@@ -3,9 +3,8 @@
 // An arrival is an atomic operation on shared memory, and rung 6 makes 257 of them at each of a slot's two barriers. Here one elected lane arrives
 // for its warp, which is enough because a warp's multiplies are awaited together; and who only waits does not arrive at all: the parity of a phase,
 // which everyone can count along, says whether it has completed. That leaves 9 arrivals a slot instead of 514. The default form of arriving is
-// meant, which publishes to the CTA only: with a wider scope each arrival becomes a memory barrier for the whole GPU. What that saves depends on
-// what covers the waits: since rung 4 keeps a batch of multiplies in flight, most of it was hidden already; a kernel that awaits each batch before
-// it issues the next feels every arrival.
+// meant, which publishes to the CTA only: with a wider scope each arrival becomes a memory barrier for the whole GPU. All of it lies between one
+// slot's multiplies and the next one's, where a consumer's tensor cores have nothing to do.
 #pragma once
 #include "ladder/direct_store.cuh"
 #include "ladder/instructions.cuh"
@@ -94,13 +93,9 @@ DEVICE void consume(const DirectStore &store, uint32 shared, Ring ring, Schedule
                 }
             }
             wgmma_commit();
-            if (k_first > 0) {
-                wgmma_wait<1>();    // the multiplies of the slot before are done: it may be refilled
-                ring.release((turn - 1) % STAGES);
-            }
+            wgmma_wait<0>();
+            ring.release(slot);    // the multiplies have read it: it may be refilled
         }
-        wgmma_wait<0>();
-        ring.release((turn - 1) % STAGES);
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) store.block(accumulators[block], tile.row + (first_block + block) * 64, tile.column);
     }

@@ -96,13 +96,9 @@ DEVICE void consume(const DirectStore &store, uint32 shared, Ring ring, Schedule
                 }
             }
             wgmma_commit();
-            if (k_first > 0) {
-                wgmma_wait<1>();    // the multiplies of the slot before are done: it may be refilled
-                ring.release((turn - 1) % STAGES);
-            }
+            wgmma_wait<0>();
+            ring.release(slot);    // the multiplies have read it: it may be refilled
         }
-        wgmma_wait<0>();
-        ring.release((turn - 1) % STAGES);
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) store.block(accumulators[block], tile.row + (first_block + block) * 64, tile.column);
     }

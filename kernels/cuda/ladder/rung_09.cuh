@@ -94,7 +94,6 @@ DEVICE void consume(const DirectStore &store, uint32 shared, Ring ring, Schedule
     Tile tile;
     while (scheduler.take(tile)) {
         float accumulators[M_BLOCKS][TILE_N / 2];
-        uint32 previous = 0;
         for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {
             const uint64 a = descriptor_a + at.slot * (A_SLOT_BYTES >> 4);
             const uint64 b = descriptor_b + at.slot * (B_SLOT_BYTES >> 4);
@@ -108,15 +107,10 @@ DEVICE void consume(const DirectStore &store, uint32 shared, Ring ring, Schedule
                 }
             }
             wgmma_commit();
-            if (k_first > 0) {
-                wgmma_wait<1>();    // the multiplies of the slot before are done: it may be refilled
-                ring.release(previous);
-            }
-            previous = at.slot;
+            wgmma_wait<0>();
+            ring.release(at.slot);    // the multiplies have read it: it may be refilled
             at.advance();
         }
-        wgmma_wait<0>();
-        ring.release(previous);
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) store.block(accumulators[block], tile.row + (first_block + block) * 64, tile.column);
     }
