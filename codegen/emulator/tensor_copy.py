@@ -15,6 +15,9 @@ Coordinates are innermost first, in elements. A multicast is one ``load`` for ea
 function is called: who executes decides when that is. Every rule (pitch, swizzle, fill, counted bytes, faults) is
 layout.hardware's, whose ``copy_plan`` says the same one byte at a time; here whole boxes move as strided views and one
 permutation of 16-byte chunks. A fault raises TensorCopyError, an access outside the array MemoryAccessError.
+
+Values of 4 and 6 bits that TMA pads to 16 bytes a group of 16 (PTX ISA 9.1, section 5.5.1.1; not measured) leave ``GAP`` in
+the gaps: PTX calls them uninitialised, so that no program may depend on what is there.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from numpy.typing import NDArray
 from stridewright.layout.hardware.dtypes import data_type
 from stridewright.layout.hardware.errors import HardwareError
 from stridewright.layout.hardware.swizzle_modes import swizzle_mode
-from stridewright.layout.hardware.tensor_copy import TransferFault, check_transfer, fill_pattern, loaded_values
+from stridewright.layout.hardware.tensor_copy import GROUP, TransferFault, check_transfer, fill_pattern, loaded_values
 from stridewright.layout.hardware.tensor_map import TensorMap
 from stridewright.layout.hardware.tensor_map_rules import CHUNK, DESTINATION_ALIGNMENT
 
@@ -39,7 +42,10 @@ from .faults import MemoryAccessError, TensorCopyError
 from .memory import WRITTEN, Allocation, GlobalMemory, SharedMemory
 from .reductions import reduce_values
 
-__all__ = ["BoundTensorMap", "TensorCopy", "check", "load", "prefetch", "reduce", "shared_ranges", "store"]
+__all__ = ["GAP", "BoundTensorMap", "TensorCopy", "check", "load", "prefetch", "reduce", "shared_ranges", "store"]
+
+GAP = 0xFF
+"""What the emulator leaves between the groups of padded values."""
 
 _REMEMBERED = 1 << 16
 _PATTERN = 1024
@@ -85,8 +91,8 @@ class BoundTensorMap:
 
     ``inside`` is an address in the array, for a map that begins elsewhere: ragged tensors, whose coordinates lead back.
 
-    Raises HardwareError (layout.hardware) for a map the driver would refuse, TensorCopyError for a swizzle or a packed
-    type that no chip was seen to copy.
+    Raises HardwareError (layout.hardware) for a map the driver would refuse, TensorCopyError for what neither a chip was
+    seen to copy nor the ISA describes.
 
     >>> memory = GlobalMemory()
     >>> array = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
@@ -100,14 +106,17 @@ class BoundTensorMap:
 
     def __init__(self, tensor_map: TensorMap, memory: GlobalMemory, address: int, inside: int | None = None) -> None:
         tensor_map.check(address % (1 << 64))  # addresses wrap: a ragged map may begin before address 0
-        self.pairs = data_type(tensor_map.dtype).tma == "16U4_ALIGN8B"
+        dtype = data_type(tensor_map.dtype)
+        if dtype.packed and tensor_map.interleave != "none":
+            raise TensorCopyError(
+                "unknown", f"{tensor_map.dtype} with an interleave: nothing says where its groups lie"
+            )
+        self.pairs = dtype.tma == "16U4_ALIGN8B"
         if self.pairs:
             tensor_map = _bytes_of_pairs(tensor_map)
-        if not swizzle_mode(tensor_map.swizzle).measured or data_type(tensor_map.dtype).packed:
+        if swizzle_mode(tensor_map.swizzle).flip_8_bytes:
             raise TensorCopyError(
-                "unknown",
-                f"copies of {tensor_map.dtype} with swizzle {tensor_map.swizzle} were never measured; "
-                "none, 32B, 64B and 128B with types of whole bytes were",
+                "unknown", f"swizzle {tensor_map.swizzle} moves less than 16 bytes: it is not modelled"
             )
         if tensor_map.interleave != "none" and tensor_map.steps[0] != 1:
             raise TensorCopyError(
@@ -121,6 +130,9 @@ class BoundTensorMap:
         self.pitch = tensor_map.pitch
         self.box_bytes = tensor_map.box_bytes
         self.unit = self.row_bytes // tensor_map.box[0]
+        self.padded = dtype.packed and not self.pairs
+        self.group_bytes = GROUP * dtype.bits // 8 if self.padded else 0
+        """Bytes of a group of padded values in global memory; in shared memory it takes 16."""
         self.rows = prod(tensor_map.counts[1:])
         self.rounds = tensor_map.dtype in ("tf32", "tf32_ftz")
         self._allocation: Allocation = memory.find(address if inside is None else inside, 1)
@@ -131,7 +143,7 @@ class BoundTensorMap:
         self._sizes = tuple(reversed(tensor_map.shape[1:]))
         self._strides = tuple(reversed(tensor_map.strides_bytes))
         self._jumps = tuple(s * t for s, t in zip(self._strides, self._steps, strict=True))
-        self._row_end = tensor_map.shape[0] * self.unit
+        self._row_end = self._global_bytes(tensor_map.shape[0])
         self._plain = tensor_map.interleave == "none"
         self._boxes: dict[tuple[tuple[int, ...], bool], _Box] = {}
 
@@ -142,6 +154,10 @@ class BoundTensorMap:
         if coordinates[0] % 2:
             raise TensorCopyError("misaligned", f"coordinates[0]={coordinates[0]}: 4-bit elements lie two in a byte")
         return (coordinates[0] // 2, *coordinates[1:])
+
+    def _global_bytes(self, elements: int) -> int:
+        """What so many elements of a row take in global memory."""
+        return elements * self.group_bytes // GROUP if self.padded else elements * self.unit
 
     @property
     def inside(self) -> int:
@@ -162,12 +178,13 @@ class BoundTensorMap:
         return box
 
     def _box(self, coordinates: Sequence[int], whole_chunks: bool) -> _Box:
-        first = coordinates[0] * self.unit
+        first = self._global_bytes(coordinates[0])
+        width = self._global_bytes(self.map.box[0]) if self.padded else self.row_bytes
         end = -(-self._row_end // CHUNK) * CHUNK if whole_chunks else self._row_end
-        low, high = max(0, -first), min(self.row_bytes, end - first)
+        low, high = max(0, -first), min(width, end - first)
         start = self._offset + first + low
         last = start + high - low
-        full = low == 0 and high == self.row_bytes
+        full = low == 0 and high == width
         spans = []
         for position, count, step, size, stride, jump in zip(
             reversed(coordinates[1:]), self._counts, self._steps, self._sizes, self._strides, self._jumps, strict=True
@@ -238,6 +255,7 @@ class TensorCopy:
 def _check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, store: bool) -> None:
     if (
         bound._plain
+        and not bound.padded
         and not address % DESTINATION_ALIGNMENT
         and not coordinates[0] * bound.unit % CHUNK
         and len(coordinates) == bound.map.rank
@@ -247,7 +265,9 @@ def _check(bound: BoundTensorMap, coordinates: Sequence[int], address: int, stor
     try:
         check_transfer(bound.map, coordinates, address, store)
     except TransferFault as fault:
-        kind = "misaligned" if "Misaligned" in fault.error else "illegal instruction"
+        kind = {"cudaErrorMisalignedAddress": "misaligned", "undefined": "undefined"}.get(
+            fault.error, "illegal instruction"
+        )
         raise TensorCopyError(kind, str(fault)) from None
     if store and bound.map.interleave != "none":
         raise TensorCopyError("unknown", f"a store with interleave {bound.map.interleave} was never measured")
@@ -300,7 +320,9 @@ def load(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemory
     for low, high in ranges:
         shared.check_write(low, high)
     box = bound.box(coordinates, whole_chunks=False)
-    if not box.full:
+    if bound.padded:
+        chunks = _spread(bound, box).view(np.complex128)
+    elif not box.full:
         chunks = _filled(bound, box).view(np.complex128)
     elif bound.rounds:
         chunks = _rounded(bound, bound.view(box, np.uint32, False)).view(np.complex128)
@@ -335,6 +357,26 @@ def _filled(bound: BoundTensorMap, box: _Box) -> NDArray[np.uint8]:
     return tile
 
 
+def _spread(bound: BoundTensorMap, box: _Box) -> NDArray[np.uint8]:
+    """A box of padded values as it lies in shared memory without a swizzle: groups at the start of 16-byte chunks."""
+    tile = np.full((*bound._counts, bound.row_bytes // CHUNK, CHUNK), GAP, np.uint8)
+    tile[..., : bound.group_bytes] = 0
+    if not box.empty:
+        # Rows are inside or outside as a whole: sizes and coordinates are multiples of the box's 128 elements.
+        part = bound.view(box, np.uint8, False)
+        inside = tuple(slice(begin, stop) for begin, stop in box.spans)
+        tile[inside][..., : bound.group_bytes] = part.reshape(*part.shape[:-1], -1, bound.group_bytes)
+    return tile.reshape(*bound._counts, -1)
+
+
+def _gathered(bound: BoundTensorMap, tile: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """6-bit values in bytes, packed for global memory (PTX ISA 9.1, 5.5.1.1, .b6p2x16): each byte's two upper bits are dropped."""
+    four = (tile & 63).reshape(*tile.shape[:-1], -1, 4).astype(np.uint32)
+    word = four[..., 0] | four[..., 1] << 6 | four[..., 2] << 12 | four[..., 3] << 18
+    three = np.stack([word & 255, word >> 8 & 255, word >> 16], axis=-1).astype(np.uint8)
+    return three.reshape(*tile.shape[:-1], -1)
+
+
 def _rounded(bound: BoundTensorMap, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(loaded_values(bound.map, words), np.uint32).view(np.uint8)
 
@@ -348,7 +390,8 @@ def _tile(bound: BoundTensorMap, shared: SharedMemory, address: int, box: _Box) 
             f"a tensor store of {landing.extent} bytes at shared address {address:#x}; {shared.extent()}",
         )
     index = (landing.index + (address - shared.base) // CHUNK).reshape(*bound._counts, -1)
-    inside = (*(slice(begin, stop) for begin, stop in box.spans), slice(box.low // CHUNK, box.high // CHUNK))
+    columns = slice(None) if bound.padded else slice(box.low // CHUNK, box.high // CHUNK)
+    inside = (*(slice(begin, stop) for begin, stop in box.spans), columns)
     index = index[inside]
     state = shared.state_chunks.take(index).view(np.uint8)
     if state.size and (int(state.min()) != WRITTEN or int(state.max()) != WRITTEN):
@@ -374,6 +417,8 @@ def store(bound: BoundTensorMap, coordinates: Sequence[int], shared: SharedMemor
     if box.empty:
         return TensorCopy(bound.box_bytes, (), box)
     tile, landing = _tile(bound, shared, address, box)
+    if bound.padded:
+        tile = _gathered(bound, tile)
     target = bound.view(box, np.complex128, True)
     target[...] = tile.view(np.complex128)
     return TensorCopy(bound.box_bytes, _ranges(landing, address), box)
@@ -394,6 +439,10 @@ def reduce(
     [[3.5, 3.5, 3.5, 3.5]]
     """
     _check(bound, coordinates, address, True)
+    if bound.padded or bound.pairs:
+        raise TensorCopyError(
+            "undefined", "a tensor reduction of 4- or 6-bit values does not exist (PTX ISA 9.7.9.27.1.1)"
+        )
     box = bound.box(coordinates, whole_chunks=False)
     if box.empty:
         return TensorCopy(bound.box_bytes, (), box)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stridewright.layout.hardware.tensor_copy import copy_plan
+from stridewright.layout.hardware.swizzle_modes import swizzle_mode
 from stridewright.layout.hardware.tensor_map import TensorMap
 from stridewright.layout.hardware.tensor_map_rules import CHUNK
 
@@ -75,8 +75,9 @@ def check(bound: BoundTensorMap, column: int, rows: Sequence[int], address: int,
 @lru_cache(maxsize=1024)
 def _places(tensor_map: TensorMap, phase: int) -> NDArray[np.int64]:
     """Where each 16-byte chunk of the four rows lies, from an address with that remainder by 1024: (rows, chunks)."""
-    plan = copy_plan(_whole(tensor_map), (0, 0), phase)
-    return plan.smem.reshape(ROWS, -1)[:, ::CHUNK] - phase
+    four = _whole(tensor_map)
+    plain = phase + np.arange(ROWS, dtype=np.int64)[:, None] * four.pitch + np.arange(0, four.row_bytes, CHUNK)
+    return np.asarray(swizzle_mode(four.swizzle).apply(plain), np.int64) - phase
 
 
 def _phase(address: int) -> int:
@@ -114,7 +115,7 @@ def gather(bound: BoundTensorMap, column: int, rows: Sequence[int], shared: Shar
         first, size = copied.global_rows()
         if size:
             starts, length = [*starts, *first.tolist()], size
-    return FourRows(ROWS * plain.row_bytes, np.array(starts, np.int64), length)
+    return FourRows(ROWS * plain.box_bytes, np.array(starts, np.int64), length)
 
 
 def scatter(bound: BoundTensorMap, column: int, rows: Sequence[int], shared: SharedMemory, address: int) -> FourRows:
@@ -140,4 +141,4 @@ def scatter(bound: BoundTensorMap, column: int, rows: Sequence[int], shared: Sha
         first, size = copied.global_rows()
         if size:
             starts, length = [*starts, *first.tolist()], size
-    return FourRows(ROWS * plain.row_bytes, np.array(starts, np.int64), length)
+    return FourRows(ROWS * plain.box_bytes, np.array(starts, np.int64), length)

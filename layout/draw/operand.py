@@ -181,8 +181,7 @@ def tensor_map_view(tensor_map: TensorMap, title: str | None = None) -> Drawing:
         f"swizzle {m.swizzle}, interleave {m.interleave}, L2 promotion {m.l2_promotion}, out of bounds {m.oob_fill}",
     ]
     if not problems:
-        counted = "an unknown number of" if m.known_box_bytes is None else m.known_box_bytes
-        lines.append(f"{counted} bytes a copy (what the mbarrier counts); rows {m.pitch} B apart in shared memory")
+        lines.append(f"{m.box_bytes} bytes a copy (what the mbarrier counts); rows {m.pitch} B apart in shared memory")
         codes = driver_arguments(m)
         lines.append(
             f"cuTensorMapEncodeTiled: data type {codes.dtype}, rank {codes.rank}, interleave {codes.interleave}, swizzle"
@@ -205,7 +204,7 @@ def tensor_map_view(tensor_map: TensorMap, title: str | None = None) -> Drawing:
     words += [f"  {line}" for line in lines if line] + [f"  {problem}" for problem in problems]
     facts: dict[str, object] = {"problems": len(problems)}
     if not problems:
-        facts |= {"box-bytes": "unknown" if m.known_box_bytes is None else m.known_box_bytes, "pitch": m.pitch}
+        facts |= {"box-bytes": m.box_bytes, "pitch": m.pitch}
     return Drawing.of(name, canvas, "\n".join(words), facts)
 
 

@@ -4,7 +4,8 @@ A software tensor map: for a TensorMap, a coordinate and a shared-memory address
 cp.async.bulk.tensor moves, what it fills, what it counts and when it faults. It moves nothing itself.
 
 Source: measured on an H200, 291 transfers read back byte by byte (tests/data/h200/tma_landing.npz); PTX ISA 9.1
-section 5.5 for the terms.
+section 5.5 for the terms. The 4- and 6-bit types, which no H200 takes, follow PTX ISA 9.1 sections 5.5.1.1 (groups of 16
+values, each padded to 16 bytes or not at all) and 9.7.9.27.1.1 (their restrictions); they were not measured.
 """
 
 from __future__ import annotations
@@ -29,11 +30,18 @@ NAN_FILL = {16: 0x7FF7, 32: 0x7FF77FF7}
 TF32_NAN = 0x7FFFE000  # what a NaN becomes in a load of TFLOAT32 (measured)
 
 
+GROUP = 16  # values that the 4- and 6-bit types keep together (PTX 5.5.1.1)
+PADDED_COORDINATE = (
+    128  # elements; the first coordinate of a copy of padded values is a multiple of it (PTX 9.7.9.27.1.1)
+)
+_FORBIDDEN = "PTX ISA 9.7.9.27.1.1"
+
+
 class TransferFault(HardwareError):  # noqa: N818
-    """The copy would end in a device error; ``error`` is the CUDA runtime's name of it."""
+    """The copy would end in a device error; ``error`` is the CUDA runtime's name of it, or "undefined" where PTX forbids it."""
 
     def __init__(self, error: str, message: str) -> None:
-        super().__init__(f"{message} ({error} on an H200)")
+        super().__init__(f"{message} ({_FORBIDDEN if error == 'undefined' else f'{error} on an H200'})")
         self.error = error
 
 
@@ -69,7 +77,10 @@ def check_transfer(m: TensorMap, coordinates: Sequence[int], smem_address: int, 
     if whole("the shared address", smem_address) % DESTINATION_ALIGNMENT:
         message = f"shared address {smem_address}: must be a multiple of {DESTINATION_ALIGNMENT}"
         raise TransferFault("cudaErrorMisalignedAddress", message)
-    bits = data_type(m.dtype).smem_bits
+    dtype = data_type(m.dtype)
+    bits = dtype.smem_bits
+    if dtype.packed:
+        _check_packed(m, coordinates, store)
     if m.interleave == "none" and coordinates[0] * bits % (8 * CHUNK):
         unit = 8 * CHUNK // bits
         below = coordinates[0] // unit * unit
@@ -79,6 +90,22 @@ def check_transfer(m: TensorMap, coordinates: Sequence[int], smem_address: int, 
         raise TransferFault(
             "cudaErrorIllegalInstruction", f"coordinates {tuple(coordinates)}: a store takes no negative one"
         )
+
+
+def _check_packed(m: TensorMap, coordinates: Sequence[int], store: bool) -> None:
+    dtype = data_type(m.dtype)
+    if m.interleave != "none":
+        raise TransferFault("undefined", f"{m.dtype} with interleave {m.interleave}: nothing says where its groups lie")
+    if dtype.bits == dtype.smem_bits:
+        return
+    if coordinates[0] % PADDED_COORDINATE:
+        below = coordinates[0] // PADDED_COORDINATE * PADDED_COORDINATE
+        message = f"coordinates[0]={coordinates[0]}: must be a multiple of {PADDED_COORDINATE} for {m.dtype}"
+        raise TransferFault("undefined", f"{message}; nearest {below}, {below + PADDED_COORDINATE}")
+    if store and dtype.bits == 4:
+        raise TransferFault("undefined", f"{dtype.tma} can be loaded, not stored: store packed values as e2m1")
+    if not store and m.swizzle == "128B_atom_64B":
+        raise TransferFault("undefined", f"swizzle {m.swizzle} is for stores of {m.dtype} alone; load with 128B")
 
 
 def _outer(m: TensorMap, coordinates: Sequence[int]) -> tuple[Any, Any]:
@@ -100,29 +127,38 @@ def copy_plan(m: TensorMap, coordinates: Sequence[int], smem_address: int = 0, s
 
     A load has every byte of the box, filled ones with tensor offset -1. A store has only what is written: whole
     16-byte chunks, so also bytes past the end of a row that ends inside one. Shared addresses are absolute (the swizzle
-    looks at them). Raises TransferFault where the hardware does, HardwareError for an invalid map and for the packed
-    4- and 6-bit types, whose landing was never measured.
+    looks at them). Of padded values only the bytes that hold some are there: the gaps are not initialised (PTX 5.5.1.1).
+    Raises TransferFault where the hardware does, HardwareError for an invalid map and for stores of 6-bit values, which
+    pack bits and move no bytes.
 
     >>> from stridewright.layout.hardware import TensorMap
     >>> plan = copy_plan(TensorMap("u8", (64, 8), (64,), (16, 2)), (48, 7))
     >>> plan.box_bytes, plan.smem.tolist()[15:17], plan.tensor.tolist()[15:17]
     (32, [15, 16], [511, -1])
+    >>> plan = copy_plan(TensorMap("e2m1_padded", (128, 8), (64,), (128, 1), arch="sm_100a"), (0, 1))
+    >>> plan.box_bytes, plan.smem.tolist()[7:9], plan.tensor.tolist()[7:9]
+    (64, [7, 16], [71, 72])
     """
     import numpy as np
 
     m.check()
     check_transfer(m, coordinates, smem_address, store)
     dtype = data_type(m.dtype)
+    if store and dtype.bits == 6:
+        raise HardwareError(f"a store of {m.dtype} packs 6 of every 8 bits: no bytes are moved as they are")
     if dtype.packed:
-        raise HardwareError(
-            f"dtype {m.dtype}: where {dtype.tma} lands is not known (never measured); copy packed bytes as u8"
-        )
-    unit = m.pixel_bytes or m.row_bytes // m.box[0]
-    step = m.steps[0] if m.pixel_bytes else 1  # without an interleave the first element stride does nothing
-    end = m.shape[0] * unit
-    column = np.arange(m.row_bytes, dtype=np.int64)
+        data, slot = GROUP * dtype.bits // 8, GROUP * dtype.smem_bits // 8
+        along = np.arange(m.counts[0] // GROUP * data, dtype=np.int64)
+        column = along // data * slot + along % data
+        position = coordinates[0] * dtype.bits // 8 + along
+        end = m.shape[0] * dtype.bits // 8
+    else:
+        unit = m.pixel_bytes or m.row_bytes // m.box[0]
+        step = m.steps[0] if m.pixel_bytes else 1  # without an interleave the first element stride does nothing
+        end = m.shape[0] * unit
+        column = np.arange(m.row_bytes, dtype=np.int64)
+        position = (coordinates[0] + column // unit * step) * unit + column % unit
     offset, inside = _outer(m, coordinates)
-    position = (coordinates[0] + column // unit * step) * unit + column % unit
     if store:
         end = -(-end // CHUNK) * CHUNK
     valid = (position >= 0) & (position < end)
@@ -146,7 +182,7 @@ def fill_pattern(m: TensorMap) -> bytes:
     """
     bits = data_type(m.dtype).smem_bits
     if m.oob_fill == "zero":
-        return bytes(bits // 8)
+        return bytes(-(-bits // 8))
     if bits not in NAN_FILL:
         raise HardwareError(f"oob_fill=nan for {m.dtype}: the pattern of {bits}-bit elements was never measured")
     return NAN_FILL[bits].to_bytes(bits // 8, "little")

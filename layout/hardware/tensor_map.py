@@ -161,28 +161,17 @@ class TensorMap:
     def box_bytes(self) -> int:
         """Bytes that one copy adds to the mbarrier's transaction count; out-of-bounds elements count too.
 
-        Raises HardwareError for the padded 4- and 6-bit types: whether their gaps count is not known.
+        Of the padded 4- and 6-bit types the bytes of global memory count, not the gaps: so CUTLASS (TmaTransactionBytes of
+        sm100_mma_warpspecialized.hpp: 4 or 6 bits an element), QuACK, DeepGEMM and TileLang (#2182) program the barrier of such
+        loads. PTX does not say it, and it was not measured here.
 
         >>> TensorMap("bf16", (4096, 7), (8192,), (64, 128), swizzle="128B").box_bytes
         16384
-        """
-        counted = self.known_box_bytes
-        if counted is None:
-            raise HardwareError(
-                f"dtype {self.dtype}: whether the mbarrier counts bytes of global or of shared memory is not known (DeepGEMM"
-                " counts global ones; never measured)"
-            )
-        return counted
-
-    @property
-    def known_box_bytes(self) -> int | None:
-        """``box_bytes``, None for the padded types.
-
-        >>> print(TensorMap("e2m1_padded", (256, 64), (256,), (128, 8), "128B", arch="sm_100a").known_box_bytes)
-        None
+        >>> TensorMap("e2m1_padded", (256, 64), (256,), (128, 8), "128B", arch="sm_100a").box_bytes
+        512
         """
         kind = data_type(self.dtype)
-        return self.row_bytes * prod(self.counts[1:]) if kind.smem_bits == kind.bits else None
+        return self.row_bytes * prod(self.counts[1:]) * kind.bits // kind.smem_bits
 
     @property
     def smem_bytes(self) -> int:
@@ -256,10 +245,9 @@ class TensorMap:
             return "no tensor map:\n" + "\n".join(f"  {problem}" for problem in found)
         unit = data_type(self.dtype).bits / 8 if self.interleave == "none" else self.pixel_bytes
         strides = ", ".join([f"{unit:g}", *map(str, self.strides_bytes)])
-        counted = "an unknown number of" if self.known_box_bytes is None else str(self.known_box_bytes)
         lines = [
             f"{self.dtype} tensor, innermost first: {text(self.shape)}, strides {strides} bytes",
-            f"box {text(self.counts)}: {counted} bytes on the mbarrier, {self.smem_bytes} bytes of shared memory,"
+            f"box {text(self.counts)}: {self.box_bytes} bytes on the mbarrier, {self.smem_bytes} bytes of shared memory,"
             f" rows {self.pitch} bytes apart, swizzle {self.swizzle}",
         ]
         if self.interleave == "none" and not swizzle_mode(self.swizzle).flip_8_bytes:

@@ -185,7 +185,7 @@ def transfers(draw: st.DrawFn) -> tuple[TensorMap, tuple[int, ...], int]:
 @given(transfers())
 def test_loads_agree_with_a_copy_byte_by_byte(case: tuple[TensorMap, tuple[int, ...], int]) -> None:
     m, coordinates, address = case
-    data = np.random.default_rng(0).integers(1, 256, 1 << 17, np.uint8)
+    data = np.random.default_rng(0).integers(1, 256, 1 << 18, np.uint8)
     shared = SharedMemory(1 << 16)
     copied = load(bind(m, data), coordinates, shared, address)
     want = reference(m, coordinates, address, False)
@@ -202,7 +202,7 @@ def test_loads_agree_with_a_copy_byte_by_byte(case: tuple[TensorMap, tuple[int, 
 def test_stores_agree_with_a_copy_byte_by_byte(case: tuple[TensorMap, tuple[int, ...], int]) -> None:
     m, coordinates, address = case
     rng = np.random.default_rng(1)
-    target, before = rng.integers(0, 256, (2, 1 << 17), np.uint8)
+    target, before = rng.integers(0, 256, (2, 1 << 18), np.uint8)
     before[:] = target
     shared = SharedMemory(1 << 16)
     shared.write(0, rng.integers(0, 256, 1 << 16, np.uint8))
@@ -355,14 +355,107 @@ def test_a_prefetch_faults_as_a_load_does_and_moves_nothing() -> None:
 @pytest.mark.parametrize(
     "m",
     [
-        TensorMap("u8", (128, 4), (128,), (128, 4), swizzle="128B_atom_32B", arch="sm_100a"),
-        TensorMap("16U4_ALIGN16B", (128, 4), (64,), (128, 4), arch="sm_100a"),
+        TensorMap("u8", (128, 4), (128,), (128, 4), swizzle="128B_atom_32B_flip_8B", arch="sm_100a"),
+        TensorMap("e2m1", (128, 4, 2), (64, 256), (32, 1, 1), interleave="16B", arch="sm_100a"),
     ],
-    ids=["swizzle", "packed"],
+    ids=["swizzle", "interleave"],
 )
-def test_what_no_chip_was_seen_to_copy_is_refused(m: TensorMap) -> None:
-    with pytest.raises(TensorCopyError, match="never measured"):
+def test_what_no_source_describes_is_refused(m: TensorMap) -> None:
+    assert m.problems() == []
+    with pytest.raises(TensorCopyError, match="unknown"):
         bind(m, np.zeros(4096, np.uint8))
+
+
+@pytest.mark.parametrize(("swizzle", "unit"), [("128B_atom_32B", 32), ("128B_atom_64B", 64)])
+def test_wider_atoms_of_a_swizzle_change_places_by_the_line(swizzle: str, unit: int) -> None:
+    # PTX ISA 9.1, section 5.5.7, swizzle atomicity: units of 32 or 64 bytes of a 128-byte line, by the line's number.
+    data = np.random.default_rng(1).integers(0, 256, (8, 128), np.uint8)
+    shared = SharedMemory(2048)
+    load(bind(TensorMap("u8", (128, 8), (128,), (128, 8), swizzle, arch="sm_100a"), data), (0, 0), shared, 1024)
+    for row in range(8):
+        line = shared.read(1024 + 128 * row, 128).reshape(-1, unit)
+        for place in range(128 // unit):
+            assert line[place].tolist() == data[row].reshape(-1, unit)[place ^ row % (128 // unit)].tolist()
+
+
+# -- padded values (PTX ISA 9.1, sections 5.5.1.1 and 9.7.9.27.1.1) ---------------------------------------------------------------
+
+
+def codes_of(row: NDArray[np.uint8], bits: int) -> list[int]:
+    """Values packed into bytes without gaps, the first in the lowest bits."""
+    number = int.from_bytes(row.tobytes(), "little")
+    return [number >> bits * i & (1 << bits) - 1 for i in range(row.size * 8 // bits)]
+
+
+@pytest.mark.parametrize("coordinates", [(0, 0), (128, 3), (-128, 1), (256, 2), (0, -2), (128, 9)])
+@pytest.mark.parametrize("swizzle", ["none", "128B", "128B_atom_32B"])
+@pytest.mark.parametrize(("dtype", "bits"), [("e2m1_padded", 4), ("e2m3", 6), ("e3m2", 6)])
+def test_padded_values_lie_sixteen_to_a_chunk(
+    dtype: str, bits: int, swizzle: str, coordinates: tuple[int, int]
+) -> None:
+    rows, pitch = 10, 192 if bits == 6 else 160
+    array = np.random.default_rng(bits).integers(0, 256, (rows, pitch), np.uint8)
+    m = TensorMap(dtype, (256, rows), (pitch,), (128, 4), swizzle, arch="sm_100a")
+    shared = SharedMemory(4096)
+    copied = load(bind(m, array), coordinates, shared, 1024 + 128)
+    atom = {"none": 16, "128B": 16, "128B_atom_32B": 32}[swizzle]
+    for row in range(4):
+        y, inside = coordinates[1] + row, 0 <= coordinates[0] < 256 and 0 <= coordinates[1] + row < rows
+        want = codes_of(array[y], bits)[coordinates[0] :][:128] if inside else [0] * 128
+        for group in range(8):
+            at = 1024 + 128 + 128 * row + 16 * group
+            if swizzle != "none":
+                at ^= (at // 128 % (128 // atom)) * atom
+            chunk = shared.read(at, 16)
+            assert codes_of(chunk[: 2 * bits], bits) == want[16 * group : 16 * group + 16]
+    # The barrier counts what was fetched from global memory, gaps excepted.
+    assert copied.bytes == m.box_bytes == 4 * 128 * bits // 8
+
+
+@pytest.mark.parametrize("swizzle", ["none", "128B", "128B_atom_64B"])
+def test_a_store_packs_six_bits_of_every_byte(swizzle: str) -> None:
+    random = np.random.default_rng(3)
+    codes = random.integers(0, 64, (4, 128), np.uint8)
+    array = np.zeros((6, 192), np.uint8)
+    m = TensorMap("e2m3", (256, 6), (192,), (128, 4), swizzle, arch="sm_100a")
+    shared = SharedMemory(1024)
+    for row in range(4):
+        for group in range(8):
+            at = 128 * row + 16 * group
+            unit = {"128B": 16, "128B_atom_64B": 64}.get(swizzle)
+            at ^= (row % (128 // unit)) * unit if unit else 0
+            junk = random.integers(0, 4, 16, np.uint8) << 6
+            shared.write(at, codes[row, 16 * group : 16 * group + 16] | junk.astype(np.uint8))
+    store(bind(m, array), (128, 3), shared, 0)  # the fourth row is outside
+    assert not array[:3].any()
+    assert not array[:, :96].any()
+    assert [codes_of(array[3 + row], 6)[128:] for row in range(3)] == codes[:3].tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "swizzle", "coordinates", "is_store", "message"),
+    [
+        ("e2m1_padded", "none", (64, 0), False, "multiple of 128"),
+        ("e2m3", "none", (32, 0), True, "multiple of 128"),
+        ("e2m1_padded", "128B", (0, 0), True, "loaded, not stored"),
+        ("e2m3", "128B_atom_64B", (0, 0), False, "for stores"),
+    ],
+)
+def test_what_ptx_forbids_of_padded_values(
+    dtype: str, swizzle: str, coordinates: tuple[int, int], is_store: bool, message: str
+) -> None:
+    bound = bind(TensorMap(dtype, (256, 4), (192,), (128, 4), swizzle, arch="sm_100a"), np.zeros((4, 192), np.uint8))
+    shared = SharedMemory(1024)
+    shared.write(0, np.zeros(1024, np.uint8))
+    with pytest.raises(TensorCopyError, match=message):
+        (store if is_store else load)(bound, coordinates, shared, 0)
+
+
+@pytest.mark.parametrize("dtype", ["e2m1", "e2m3"])
+def test_values_below_a_byte_are_not_reduced(dtype: str) -> None:
+    bound = bind(TensorMap(dtype, (256, 4), (192,), (128, 4), arch="sm_100a"), np.zeros((4, 192), np.uint8))
+    with pytest.raises(TensorCopyError, match="does not exist"):
+        reduce(bound, (0, 0), SharedMemory(1024), 0, "add")
 
 
 def test_nan_fill_of_64_bit_elements_was_never_measured() -> None:

@@ -89,9 +89,9 @@ def test_a_strip_says_how_much_of_its_identity_was_checked() -> None:
         algebra_strip("complement", Layout(4), 1 << 40)
 
 
-def test_a_map_whose_count_of_bytes_is_unknown_is_drawn_all_the_same() -> None:
+def test_a_map_of_padded_values_counts_the_bytes_of_global_memory() -> None:
     padded = TensorMap("e2m1_padded", (256, 64), (256,), (128, 8), "128B", arch="sm_100a")
-    assert tensor_map_view(padded).facts["box-bytes"] == "unknown"
+    assert tensor_map_view(padded).facts["box-bytes"] == 8 * 128 // 2
 
 
 REFUSED: dict[str, Callable[[], object]] = {

@@ -154,11 +154,34 @@ def test_other_types_pass_unchanged(landing: Any, dtype: str) -> None:
     assert np.array_equal(landing[f"values_{dtype}_in"], landing[f"values_{dtype}_out"])
 
 
-def test_packed_types_raise_because_their_landing_is_unknown() -> None:
-    m = TensorMap("e2m1_padded", (128, 8), (64,), (128, 8), arch="sm_100a")
-    assert m.problems() == []
-    with pytest.raises(HardwareError, match="never measured"):
-        copy_plan(m, (0, 0))
+@pytest.mark.parametrize(
+    ("dtype", "data", "slot"), [("e2m1", 8, 8), ("e2m1_padded", 8, 16), ("e2m3", 12, 16), ("e3m2", 12, 16)]
+)
+def test_groups_of_sixteen_values_are_padded_as_cuda_h_says(dtype: str, data: int, slot: int) -> None:
+    """cuda.h: no gaps with ALIGN8B; 8-byte gaps after 8 bytes, or 4-byte gaps after 12, with ALIGN16B. One group at a time."""
+    m = TensorMap(dtype, (256, 8), (192,), (128, 3), arch="sm_100a")
+    plan = copy_plan(m, (128, 6), 256)
+    want = {}
+    for row, group, byte in np.ndindex(3, 8, data):
+        inside = 6 + row < 8
+        want[256 + row * 8 * slot + group * slot + byte] = (6 + row) * 192 + (8 + group) * data + byte if inside else -1
+    assert dict(zip(plan.smem.tolist(), plan.tensor.tolist(), strict=True)) == want
+    assert plan.box_bytes == m.box_bytes == 3 * 8 * data
+
+
+@pytest.mark.parametrize("swizzle", ["none", "128B", "128B_atom_32B"])
+@pytest.mark.parametrize("dtype", ["e2m1_padded", "e2m3"])
+def test_byte_of_finds_the_first_value_of_every_group(dtype: str, swizzle: str) -> None:
+    m = TensorMap(dtype, (128, 8), (96,), (128, 8), swizzle, arch="sm_100a")
+    plan = copy_plan(m, (0, 0), 1024)
+    first = plan.smem.reshape(8, 8, -1)[..., 0]
+    assert all(m.byte_of((16 * group, row), 1024) == first[row, group] for row, group in np.ndindex(8, 8))
+
+
+def test_a_store_of_six_bit_values_is_no_copy_of_bytes() -> None:
+    m = TensorMap("e2m3", (128, 8), (96,), (128, 8), arch="sm_100a")
+    with pytest.raises(HardwareError, match="packs 6 of every 8 bits"):
+        copy_plan(m, (0, 0), store=True)
 
 
 def test_interleaved_boxes_skip_pixels_as_seen() -> None:
