@@ -33,6 +33,8 @@ TYPE_CODES = {
     "TFLOAT32_FTZ": (8, 1),
 }
 """The type's code in bits 7-10 of word 2, and whether bit 16 (round to tf32) is set."""
+PACKED_CODES = {"16U4_ALIGN8B": 11, "16U4_ALIGN16B": 12, "16U6_ALIGN16B": 13}
+"""The codes of the types that sm_100 adds, as the CuTe DSL 4.8.1 writes them for sm_100a; no driver was seen to. Only read here."""
 _WORDS = MAP_BYTES // 4
 
 
@@ -91,13 +93,16 @@ def decode_image(image: bytes) -> tuple[TensorMap, int]:
 def read_words(words: Sequence[int]) -> tuple[TensorMap, int]:
     """(the map, the global address) that the fields of a map's 32-bit words say; nothing else about it is checked.
 
+    A map of 4- or 6-bit values, which only sm_100 has, is one for sm_100a.
+
     >>> read_words(struct.unpack("<32I", bytes(128)))[0].box
     (1,)
     """
     head = words[2]
     rank = (head >> 4 & 7) + 1
     kinds = {value: name for name, value in TYPE_CODES.items()}
-    kind = kinds.get((head >> 7 & 15, head >> 16 & 1))
+    packed = {code: name for name, code in PACKED_CODES.items()}.get(head >> 7 & 15)
+    kind = kinds.get((head >> 7 & 15, head >> 16 & 1), packed)
     interleave, swizzle = head >> 11 & 3, head >> 13 & 3
     if kind is None or rank > 5 or interleave >= len(INTERLEAVES):
         raise HardwareError(f"word 2 of the map is {head:#010x}: type, rank or interleave is not defined")
@@ -112,5 +117,6 @@ def read_words(words: Sequence[int]) -> tuple[TensorMap, int]:
         INTERLEAVES[interleave],
         L2_PROMOTIONS[head >> 17 & 3],
         OOB_FILLS[head >> 15 & 1],
+        arch="sm_100a" if kind == packed else "sm_90a",
     )
     return tensor_map, words[0] | words[1] << 32

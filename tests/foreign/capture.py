@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import os
 import re
 import shutil
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from stridewright.codegen.emulator import EmulationResult, StructArgument, TensorMapArgument, emulate_ptx
 from stridewright.layout.hardware import TensorMap, encode_image
-from stridewright.layout.hardware.tensor_map_image import read_words
+from stridewright.layout.hardware.tensor_map_image import PACKED_CODES, read_words
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
@@ -53,9 +52,9 @@ _CLUSTER_ATTRIBUTE = 4
 
 _DLPACK_TYPES = {
     "bf16": (4, 16), "f16": (2, 16), "f32": (2, 32), "e4m3": (10, 8), "e5m2": (12, 8), "s8": (0, 8), "s32": (0, 32), "e8m0": (14, 8),
-    "e2m1x2": (17, 4, 2),
+    "e2m1x2": (17, 4, 2), "u8": (1, 8),
 }  # fmt: skip
-"""(code, bits, elements if not 1) of dlpack.h: kDLInt 0, kDLFloat 2, kDLBfloat 4, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12, kDLFloat8_e8m0fnu 14,
+"""(code, bits, elements if not 1) of dlpack.h: kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12, kDLFloat8_e8m0fnu 14,
 kDLFloat4_e2m1fn 17, two in a byte."""
 
 _CUDA_DEVICE = 2
@@ -274,23 +273,17 @@ _HEAD_BITS_OF_THE_DSL = 1 << 1 | 1 << 21
 
 _FIELD_WORDS = 15
 
-_TYPE_16U4_ALIGN8B = 11
-"""What the DSL's encoder writes for packed e2m1; the codes below it are the driver's for the types of whole bytes."""
-
 
 def decode_tensor_map(image: bytes) -> tuple[TensorMap, int]:
     """The map and global address in 128 bytes that a CuTe DSL host function wrote; only the first 60 are defined.
 
-    Encoding the result again must give the same bytes.
+    Encoding the result again must give the same bytes, where there is a driver that encodes the type.
     """
     words = np.frombuffer(image, "<u4").tolist()
     words[2] &= ~_HEAD_BITS_OF_THE_DSL
-    if words[2] >> 7 & 15 == _TYPE_16U4_ALIGN8B:
-        # No driver for Hopper writes this type, so that it is only read: the other fields are where they always are.
-        words[2] &= ~(15 << 7)
-        tensor_map, address = read_words(words)
-        return dataclasses.replace(tensor_map, dtype="e2m1", arch="sm_100a"), address
     tensor_map, address = read_words(words)
+    if words[2] >> 7 & 15 in PACKED_CODES.values():
+        return tensor_map, address  # no driver for Hopper writes this type: there is nothing to compare with
     again = np.frombuffer(encode_image(tensor_map, address), "<u4").tolist()
     if again[:_FIELD_WORDS] != words[:_FIELD_WORDS]:
         raise ValueError(f"these 60 bytes are not {tensor_map}: {image[:60].hex()}")

@@ -19,15 +19,26 @@ TYPES: dict[str, Any] = {
     "f32": cutlass.Float32,
     "e4m3": cutlass.Float8E4M3FN,
     "e2m1": cutlass.Float4E2M1FN,
+    "e2m3": cutlass.Float6E2M3FN,
+    "e3m2": cutlass.Float6E3M2FN,
 }
 
 SCALES: dict[str, Any] = {"e8m0": cutlass.Float8E8M0FNU, "e4m3": cutlass.Float8E4M3FN}
 
 
+def _operand(name: str, dtype: str) -> dict[str, Any]:
+    """Arguments of QuACK's compile function for an operand's type."""
+    found = TYPES[dtype]
+    if found.width == 6:
+        return {f"{name}_dtype": cutlass.Uint8, f"{name}_mma_dtype": found}
+    return {f"{name}_dtype": found}
+
+
 class QuackGemm:
     """One configuration of `GemmDefaultSm90` or, for sm_100a, `GemmDefaultSm100`; majors are "k" or "m"/"n".
 
-    `scale` is the type of block scales, one for `vector` elements of k. `more` overrides QuACK's own compile arguments.
+    `scale` is the type of block scales, one for `vector` elements of k. `b_dtype`: B's type where it is another than A's; 6-bit values
+    reach the host function as bytes. `more` overrides QuACK's own compile arguments.
     """
 
     def __init__(
@@ -45,11 +56,12 @@ class QuackGemm:
         dynamic: bool = False,
         scale: str | None = None,
         vector: int | None = None,
+        b_dtype: str | None = None,
         **more: Any,
     ) -> None:
         settings: dict[str, Any] = {
-            "a_dtype": TYPES[dtype],
-            "b_dtype": TYPES[dtype],
+            **_operand("a", dtype),
+            **_operand("b", b_dtype or dtype),
             "d_dtype": cutlass.BFloat16,
             "c_dtype": None,
             "a_major": a_major,
