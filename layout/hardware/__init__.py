@@ -26,6 +26,7 @@ from .fragments import (
     wgmma_n_values,
 )
 from .instruction_descriptors import InstructionDescriptor, decode_instruction_descriptor, instruction_descriptor
+from .scale_factors import ScaleSlot, ScaleTensor, scale_layout_of
 from .swizzle_modes import SwizzleMode, swizzle_mode, swizzle_modes
 from .tensor_map import MAP_ALIGNMENT, MAP_BYTES, TensorMap, delivery_problems, stage_problems
 from .tensor_map_derive import DerivedMap, derive_tensor_map
@@ -75,6 +76,8 @@ __all__ = [
     "Problem",
     "Region",
     "Request",
+    "ScaleSlot",
+    "ScaleTensor",
     "SwizzleMode",
     "TensorMap",
     "TensorMemoryAccess",
@@ -108,6 +111,7 @@ __all__ = [
     "recognise",
     "scale_columns",
     "scale_layout",
+    "scale_layout_of",
     "scale_request",
     "scale_smem_layout",
     "smem_atom",
