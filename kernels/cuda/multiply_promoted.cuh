@@ -8,18 +8,19 @@
 constexpr bool PROMOTED = true;
 
 // Scales of blocks of 128 elements of K: A has one a row, B one for each 128 of its rows; a tile lies within one of those.
+// They are loaded a block ahead, so that nothing waits for them: used only once the multiplies of their own block have ended.
 struct BlockScales {
-    float factor[M_BLOCKS][2];
+    float a[M_BLOCKS][2], b;
 
     DEVICE void load(const Finish &finish, uint32 row, uint32 column, uint32 k_block) {
         const Terms &terms = finish.terms;
-        const float b = terms.scale_b[finish.batch * terms.scale_b_batch_stride + column / 128 * terms.scale_b_stride + k_block * terms.scale_b_k_stride];
+        b = terms.scale_b[finish.batch * terms.scale_b_batch_stride + column / 128 * terms.scale_b_stride + k_block * terms.scale_b_k_stride];
         #pragma unroll
         for (int block = 0; block < M_BLOCKS; ++block) {
             #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const uint32 at = row + block * 64 + accumulator_row(threadIdx.x % 128, 2 * half);
-                factor[block][half] = b * terms.scale_a[finish.batch * terms.scale_a_batch_stride + min(at, finish.m - 1) * terms.scale_a_stride + k_block * terms.scale_a_k_stride];
+                a[block][half] = terms.scale_a[finish.batch * terms.scale_a_batch_stride + min(at, finish.m - 1) * terms.scale_a_stride + k_block * terms.scale_a_k_stride];
             }
         }
     }
@@ -29,14 +30,14 @@ DEVICE void multiply_tile(float (&sums)[M_BLOCKS][TILE_N / 2], uint64 descriptor
                           uint32 column) {
     constexpr bool SCALED = SCALES_A == SCALES_BLOCK;
     float partial[M_BLOCKS][TILE_N / 2];
-    BlockScales scales;
+    BlockScales scales, next;
+    if (SCALED && work.count != 0) next.load(finish, row, min(column, finish.n - 1), work.first * TILE_K / 128);
     #pragma unroll
     for (int block = 0; block < M_BLOCKS; ++block) {
         #pragma unroll
         for (int value = 0; value < TILE_N / 2; ++value) sums[block][value] = 0.0f;
     }
     for (uint32 k_block = 0; k_block < work.count;) {
-        if (SCALED) scales.load(finish, row, min(column, finish.n - 1), (work.first + k_block) * TILE_K / 128);
         const uint32 slots = min(uint32(PROMOTE_SLOTS), work.count - k_block);
         uint32 previous = 0;
         for (uint32 slot = 0; slot < slots; ++slot) {
@@ -51,6 +52,11 @@ DEVICE void multiply_tile(float (&sums)[M_BLOCKS][TILE_N / 2], uint64 descriptor
             previous = at.slot;
             at.advance();
         }
+        k_block += slots;
+        if (SCALED) {
+            scales = next;
+            if (k_block < work.count) next.load(finish, row, min(column, finish.n - 1), (work.first + k_block) * TILE_K / 128);
+        }
         wgmma_wait<0>();
         ring.release(previous);
         #pragma unroll
@@ -58,9 +64,8 @@ DEVICE void multiply_tile(float (&sums)[M_BLOCKS][TILE_N / 2], uint64 descriptor
             #pragma unroll
             for (int value = 0; value < TILE_N / 2; ++value) {
                 // Values 2 and 3 of four lie eight rows below values 0 and 1.
-                sums[block][value] += SCALED ? partial[block][value] * scales.factor[block][value / 2 % 2] : partial[block][value];
+                sums[block][value] += SCALED ? partial[block][value] * (scales.a[block][value / 2 % 2] * scales.b) : partial[block][value];
             }
         }
-        k_block += slots;
     }
 }
