@@ -26,6 +26,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from device_info import device_info
+
 SHAPES = {
     "4096": (4096, 4096, 4096),
     "8192": (8192, 8192, 8192),
@@ -61,21 +63,19 @@ def compile_all(configs: list[Any], workers: int) -> list[str]:
     return failed
 
 
-def run_cases(args: argparse.Namespace) -> dict[str, Any]:
-    """The random mixtures."""
+def run_share(args: argparse.Namespace, share: int, until: float) -> dict[str, Any]:
+    """One process's share of the cases: every ``args.processes``-th from ``args.first + share`` on, begun before ``until``
+    (seconds since the epoch). It stops where the device's context is gone.
+    """
     from stridewright.codegen import breadth
 
-    cases, refused = breadth.draw(args.seed, args.count, args.kernels, (args.most_m, args.most_n, args.most_k))
-    recipes = list(dict.fromkeys(case.recipe for case in cases))
-    start = time.perf_counter()
-    failed = compile_all([recipe.config for recipe in recipes], args.workers)
-    compile_seconds = time.perf_counter() - start
-    print(f"{len(recipes)} kernels compiled in {compile_seconds:.0f} s, {len(failed)} failed", flush=True)
+    logging.disable(logging.WARNING)
+    cases, _ = breadth.draw(args.seed, args.count, args.kernels, (args.most_m, args.most_n, args.most_k))
     wrong: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    start, number = time.perf_counter(), args.first
-    for number in range(args.first, len(cases)):
-        if time.perf_counter() - start > args.budget:
+    number = args.first + share
+    for number in range(args.first + share, len(cases), args.processes):
+        if time.time() > until:
             break
         case = cases[number]
         try:
@@ -88,25 +88,52 @@ def run_cases(args: argparse.Namespace) -> dict[str, Any]:
             wrong[f"{number}: {case}"] = found
             print(f"{number}: {case}: {found}", flush=True)
             if "illegal" in found or "misaligned" in found or len(wrong) > 40:
-                break  # the device's context is gone
+                break
         else:
             counts["right"] += 1
             problem = case.recipe.problem
             counts[f"{problem.a}x{problem.b}->{problem.d}"] += 1
             counts[problem.form] += 1
     else:
-        number += 1
+        number = len(cases)
+    return {"next": number, "counts": dict(counts), "wrong": wrong}
+
+
+def run_cases(args: argparse.Namespace) -> dict[str, Any]:
+    """The random mixtures: drawing operands and their reference takes the host longer than the GPU, so several processes share
+    the cases, and the GPU.
+    """
+    from stridewright.codegen import breadth
+
+    cases, refused = breadth.draw(args.seed, args.count, args.kernels, (args.most_m, args.most_n, args.most_k))
+    recipes = list(dict.fromkeys(case.recipe for case in cases))
+    start = time.perf_counter()
+    failed = compile_all([recipe.config for recipe in recipes], args.workers)
+    compile_seconds = time.perf_counter() - start
+    print(f"{len(recipes)} kernels compiled in {compile_seconds:.0f} s, {len(failed)} failed", flush=True)
+    start, until = time.perf_counter(), time.time() + args.budget
+    with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
+        shares = list(
+            pool.map(run_share, *zip(*((args, share, until) for share in range(args.processes)), strict=True))
+        )
+    counts: Counter[str] = Counter()
+    for share in shares:
+        counts.update(share["counts"])
     return {
+        "device": device_info(),
+        "seed": args.seed,
         "first": args.first,
-        "next": number,
+        "next": min(share["next"] for share in shares),
         "drawn": len(cases),
+        "run": sum(count for name, count in counts.items() if name == "right" or name.startswith("refused"))
+        + sum(len(share["wrong"]) for share in shares),
         "kernels": len(recipes),
         "kernels_failed": failed,
         "seconds": time.perf_counter() - start,
         "compile_seconds": compile_seconds,
-        "counts": dict(counts),
+        "counts": dict(sorted(counts.items())),
         "kernels_refused_by": dict(refused),
-        "wrong": wrong,
+        "wrong": {name: found for share in shares for name, found in share["wrong"].items()},
     }
 
 
@@ -164,7 +191,10 @@ def configurations(problem: Any, fusion: Any, promote: int = 0) -> list[Any]:
     first = choose(problem, fusion, promote)
     found = [first]
     if promote:
-        shapes = [{"tile_m": 128, "tile_n": 128}, {"tile_m": 128, "tile_n": 64}]
+        shapes = [
+            {"tile_m": 128, "tile_n": 128, "cluster_m": cluster_m, "cluster_n": cluster_n}
+            for cluster_m, cluster_n in ((1, 1), (2, 1), (1, 2))
+        ]
     else:
         shapes = [
             {"schedule_kind": "pingpong", "tile_m": 128, "tile_n": n, "consumers": 2, "cluster_m": c, "cluster_n": 1}
@@ -277,12 +307,12 @@ def fp8_lines(args: argparse.Namespace, wanted: list[str]) -> dict[str, Any]:
 
 
 def fused_lines(args: argparse.Namespace) -> dict[str, Any]:
-    """bias + gelu beside the plain kernel of the same configuration, and beside the fastest plain one."""
+    """bias + gelu beside a plain product, each as `Gemm` chooses it, and beside the plain kernel of the same configuration."""
     import cupy
     import numpy as np
 
     from stridewright import Gemm
-    from stridewright.kernels.config import Problem
+    from stridewright.codegen.measure import GraphLoop
     from stridewright.kernels.fusion import Fusion
 
     found = {}
@@ -290,19 +320,16 @@ def fused_lines(args: argparse.Namespace) -> dict[str, Any]:
         m, n, k = SHAPES[name]
         data = buffers(m, n, k, "bf16", sets_of(m, n, k, 2))
         bias = cupy.asarray(np.random.default_rng(2).standard_normal(n, dtype=np.float32))
-        problem, fusion = Problem(m=m, n=n, k=k), Fusion(bias="n", activation="gelu")
-        fused_configs, plain_configs = configurations(problem, fusion), configurations(problem, Fusion())
-        same = [config.replace(fusion=Fusion()) for config in fused_configs]
-        compile_all([*fused_configs, *plain_configs, *same], args.workers)
-        fused, fused_loop = best_of(
-            [Gemm(m, n, k, config=config, activation="gelu") for config in fused_configs], data, bias=bias
-        )
-        plain, plain_loop = best_of([Gemm(m, n, k, config=config) for config in [*plain_configs, *same]], data)
-        _, twin_loop = best_of([Gemm(m, n, k, config=fused.config.replace(fusion=Fusion()))], data)
+        fused = Gemm(m, n, k, fusion=Fusion(bias="n", activation="gelu"))
+        plain = Gemm(m, n, k)
+        twin = Gemm(m, n, k, config=fused.config.replace(fusion=Fusion()))
+        compile_all([fused.config, plain.config, twin.config], args.workers)
+        fused_loop = GraphLoop([kept(fused.bind(a, b, d, bias=bias)) for a, b, d in data])
+        plain_loop, twin_loop = (GraphLoop([kept(gemm.bind(a, b, d)) for a, b, d in data]) for gemm in (plain, twin))
         found[name] = {
             "fused": fused.config.name,
             "plain": plain.config.name,
-            "fused_over_best_plain": ratio(plain_loop, fused_loop, args.rounds),
+            "fused_over_plain": ratio(plain_loop, fused_loop, args.rounds),
             "fused_over_same_plain": ratio(twin_loop, fused_loop, args.rounds),
         }
         print(name, json.dumps(found[name]), flush=True)
@@ -373,24 +400,10 @@ def grouped_lines(args: argparse.Namespace) -> dict[str, Any]:
         ours = GraphLoop([kept(gemm.bind(a, b, d, offsets=offsets))])
         product = CublasLtGemm(rows, n, k, heuristics(rows, n, k, "bf16", 1)[0])
         parts = [(a[g * rows : (g + 1) * rows], b[g], d[g * rows : (g + 1) * rows]) for g in range(groups)]
-        loop = GraphLoop([lambda stream, x=x, y=y, z=z, p=product: p.launch(x, y, z, stream) for x, y, z in parts])
-        found[f"{groups} x {rows}"] = {"config": gemm.config.name, **ratio(ours, _Whole(loop, groups), args.rounds)}
+        loop = GraphLoop([lambda stream, parts=parts, p=product: [p.launch(x, y, z, stream) for x, y, z in parts]])
+        found[f"{groups} x {rows}"] = {"config": gemm.config.name, **ratio(ours, loop, args.rounds)}
         print(groups, rows, json.dumps(found[f"{groups} x {rows}"]), flush=True)
     return found
-
-
-class _Whole:
-    """A loop whose product is all groups together."""
-
-    def __init__(self, loop: Any, groups: int):
-        self._loop, self._groups = loop, groups
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    def replay_us(self) -> float:
-        """Microseconds of all groups."""
-        return float(self._loop.replay_us()) * self._groups
 
 
 def main() -> int:
@@ -405,6 +418,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--budget", type=float, default=400.0, help="seconds after which no case is begun")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--processes", type=int, default=8, help="that share the cases, and the GPU")
     parser.add_argument("--most-m", type=int, default=448)
     parser.add_argument("--most-n", type=int, default=448)
     parser.add_argument("--most-k", type=int, default=900)
@@ -424,7 +438,7 @@ def main() -> int:
         found = run_cases(args)
         bad = bool(found["wrong"] or found["kernels_failed"])
     else:
-        found, bad = {}, False
+        found, bad = {"device": device_info()}, False
         lines = {
             "fp8": lambda: fp8_lines(args, args.shapes.split(",")),
             "fused": lambda: fused_lines(args),

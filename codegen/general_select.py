@@ -1,7 +1,7 @@
 """Chooses a configuration for what goes beyond one plain bf16 product, from the choice for a plain one of the same bytes.
 
 Knows what differs: the depth of a slot by element size, stores by D's format, registers beside what is fused. Nothing is
-measured.
+measured here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper_fusion_rules import STAGED_FORMATS
 from stridewright.kernels.hopper_rules import element_bytes
 
+from . import tuned
 from .select import SMS, select
 
 MOST_STAGES = 12
@@ -61,7 +62,9 @@ def candidates(
     if not promote and not grouped:
         # Many matrices of more than a few rows are as much work as one high one.
         rows = m * max(batches, 1) if problem.form == "batch" and m > 64 else m
-        plain = select(Problem(m=rows, n=max(n // 8 * 8, 8), k=max(k * element // 2 // 8 * 8, 8)), sms=sms)
+        same = Problem(m=rows, n=max(n // 8 * 8, 8), k=max(k * element // 2 // 8 * 8, 8))
+        known = tuned.lookup(same, sms=sms)
+        plain = select(same, sms=sms) if known is None else known.config
         yield base.replace(
             tile=dataclasses.replace(plain.tile, k=plain.tile.k * 2 // element),
             schedule=plain.schedule,
