@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stridewright.layout.hardware.errors import nearest, nearest_multiples
-from stridewright.layout.hardware.scale_factors import ScaleTensor
+from stridewright.layout.hardware.scale_factors import SCALED_TYPES, ScaledType, ScaleTensor
 
 from .small_floats import SmallFloat, pack, small_float, unpack
 
@@ -42,13 +42,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ScaledFormat:
+class ScaledFormat(ScaledType):
     """Elements, their factors, and how many elements share one. ``rules``: what the factor may follow, the first by default."""
 
-    name: str
-    element: str
-    scale: str
-    vector: int
     rules: tuple[str, ...]
 
     @property
@@ -62,17 +58,10 @@ class ScaledFormat:
         return small_float(self.scale)
 
 
-_MX = ("floor", "up")
+RULES = {"ue8m0": ("floor", "up"), "ue4m3": ("nearest", "up")}
 FORMATS = {
-    one.name: one
-    for one in (
-        ScaledFormat("mxfp8", "e4m3", "ue8m0", 32, _MX),
-        ScaledFormat("mxfp8_e5m2", "e5m2", "ue8m0", 32, _MX),
-        ScaledFormat("mxfp6_e3m2", "e3m2", "ue8m0", 32, _MX),
-        ScaledFormat("mxfp6_e2m3", "e2m3", "ue8m0", 32, _MX),
-        ScaledFormat("mxfp4", "e2m1", "ue8m0", 32, _MX),
-        ScaledFormat("nvfp4", "e2m1", "ue4m3", 16, ("nearest", "up")),
-    )
+    one.name: ScaledFormat(one.name, one.element, one.scale, one.vector, RULES[one.scale])
+    for one in SCALED_TYPES.values()
 }
 
 

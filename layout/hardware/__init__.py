@@ -26,7 +26,7 @@ from .fragments import (
     wgmma_n_values,
 )
 from .instruction_descriptors import InstructionDescriptor, decode_instruction_descriptor, instruction_descriptor
-from .scale_factors import ScaleSlot, ScaleTensor, scale_layout_of
+from .scale_factors import SCALED_TYPES, ScaledType, ScaleSlot, ScaleTensor, scale_layout_of, scaled_kind
 from .swizzle_modes import SwizzleMode, swizzle_mode, swizzle_modes
 from .tensor_map import MAP_ALIGNMENT, MAP_BYTES, TensorMap, delivery_problems, stage_problems
 from .tensor_map_derive import DerivedMap, derive_tensor_map
@@ -64,6 +64,7 @@ from .tensor_memory_plan import (
 __all__ = [
     "MAP_ALIGNMENT",
     "MAP_BYTES",
+    "SCALED_TYPES",
     "Atom",
     "CanonicalOperand",
     "DataType",
@@ -78,6 +79,7 @@ __all__ = [
     "Request",
     "ScaleSlot",
     "ScaleTensor",
+    "ScaledType",
     "SwizzleMode",
     "TensorMap",
     "TensorMemoryAccess",
@@ -114,6 +116,7 @@ __all__ = [
     "scale_layout_of",
     "scale_request",
     "scale_smem_layout",
+    "scaled_kind",
     "smem_atom",
     "smem_tile",
     "stage_problems",

@@ -33,6 +33,44 @@ SCALE_VECTORS = {"ue8m0": (32,), "ue4m3": (16,)}
 """Elements that share a factor, by its format, in the formats served: mxfp8, mxfp6, mxfp4; nvfp4."""
 
 
+@dataclass(frozen=True)
+class ScaledType:
+    """A block-scaled format: ``vector`` elements of format ``element`` along K share a factor of format ``scale``."""
+
+    name: str
+    element: str
+    scale: str
+    vector: int
+
+
+SCALED_TYPES = {
+    one.name: one
+    for one in (
+        ScaledType("mxfp8", "e4m3", "ue8m0", 32),
+        ScaledType("mxfp8_e5m2", "e5m2", "ue8m0", 32),
+        ScaledType("mxfp6_e3m2", "e3m2", "ue8m0", 32),
+        ScaledType("mxfp6_e2m3", "e2m3", "ue8m0", 32),
+        ScaledType("mxfp4", "e2m1", "ue8m0", 32),
+        ScaledType("nvfp4", "e2m1", "ue4m3", 16),
+    )
+}
+"""OCP Microscaling formats 1.0, table 1 (mxfp8 alone is that of e4m3), and NVIDIA's nvfp4 (PTX ISA 9.1, kind::mxf4nvf4)."""
+
+
+def scaled_kind(a: str, b: str) -> str:
+    """The kind of tcgen05.mma that multiplies two block-scaled formats; "" where none does. Two mxfp4 have a kind of their own,
+    which reads packed values at twice the rate (PTX ISA 9.1, section 9.7.16.10.5).
+
+    >>> scaled_kind("mxfp8", "mxfp4"), scaled_kind("mxfp4", "mxfp4"), scaled_kind("nvfp4", "nvfp4"), scaled_kind("nvfp4", "mxfp4")
+    ('mxf8f6f4', 'mxf4', 'mxf4nvf4', '')
+    """
+    if a not in SCALED_TYPES or b not in SCALED_TYPES or SCALED_TYPES[a].scale != SCALED_TYPES[b].scale:
+        return ""
+    if SCALED_TYPES[a].scale == "ue4m3":
+        return "mxf4nvf4"
+    return "mxf4" if a == b == "mxfp4" else "mxf8f6f4"
+
+
 def scale_layout_of(rows: int, k: int, vector: int = 32) -> Layout:
     """All factors of an operand in global memory, or of a slot in shared memory: (row, element of K) -> byte.
 
