@@ -21,10 +21,14 @@ from numpy.typing import NDArray
 from .faults import MachineError
 from .numerics import FORMATS, to_float32
 
-__all__ = ["fused_sum", "mma_sync_sum", "tensor_sum"]
+__all__ = ["fused_sum", "group_sum", "mma_sync_sum", "tensor_sum"]
 
 FRACTION_BITS = 25
 """F of 16-bit and tf32 operands, and of 8-bit floats in mma.sync."""
+FRACTION_BITS_FP4 = 35
+"""F of tcgen05.mma's kinds mxf4 and mxf4nvf4 (MMA-Sim, not measured here)."""
+FP4_GROUP = 16
+"""Products of 4-bit values that are summed exactly before they are scaled."""
 FRACTION_BITS_FP8_WGMMA = 13
 """F of 8-bit floats in wgmma; an f32 result keeps as many fraction bits."""
 LEAST_EXPONENT = -133
@@ -147,6 +151,51 @@ def tensor_sum(
     if not np.isfinite(exact).all() or (small.size and not 2.0**-126 <= small.min() <= small.max() < 2.0**128):
         raise MachineError("unknown", "a block-scaled sum that is no normal number of f32: its bits are not modelled")
     return exact.astype(np.float32).view(np.uint32)
+
+
+def group_sum(
+    left: NDArray[np.float32],
+    right: NDArray[np.float32],
+    before: NDArray[np.float64],
+    scale_left: NDArray[np.float64],
+    scale_right: NDArray[np.float64],
+    least: int,
+) -> NDArray[np.uint32]:
+    """One tcgen05.mma of kind mxf4 or mxf4nvf4 by MMA-Sim's model (arXiv 2511.10909), not measured: ``before`` + scaled A B^T, bits of f32.
+
+    ``left`` (m, k) and ``right`` (n, k) are e2m1 values; ``scale_left`` (m, groups) and ``scale_right`` (n, groups) a factor for each 16
+    elements of k; ``least`` the exponent of the scale type's smallest normal number. Sixteen products are summed exactly and multiplied by the
+    scales' digits; that term's exponent is the sum of the scales' exponents. Terms and ``before`` are cut toward zero at 35 bits below the largest
+    exponent and summed, and the sum is cut toward zero to f32.
+
+    >>> one = np.ones((1, 64), np.float32)
+    >>> half = np.full((1, 4), 0.5)
+    >>> group_sum(one, one, np.zeros((1, 1)), half, half, -6).view(np.float32).tolist()
+    [[16.0]]
+    """
+    groups = scale_left.shape[1]
+    numbers = [np.isfinite(one).all(axis=1) for one in (scale_left, scale_right)]
+    special = ~np.logical_and.outer(*numbers) | np.isnan(before)
+    endless = np.isinf(before) & ~special
+    start = np.where(special | endless, 0.0, before)
+    scales = [np.where(np.isfinite(one), one, 1.0) for one in (scale_left, scale_right)]
+    exponents = [_exponents(one, least).astype(np.int64) for one in scales]
+    digits = [np.ldexp(one, -e) for one, e in zip(scales, exponents, strict=True)]
+    a, b = (one.astype(np.float64).reshape(one.shape[0], groups, FP4_GROUP).transpose(1, 0, 2) for one in (left, right))
+    terms = a @ b.transpose(0, 2, 1) * digits[0].T[:, :, None] * digits[1].T[:, None, :]
+    places = exponents[0].T[:, :, None] + exponents[1].T[:, None, :]
+    places = np.where(terms == 0, _ABSENT, places)
+    own = _exponents(start, FORMATS["f32"].least).astype(np.int64)
+    top = np.maximum(np.maximum(places.max(axis=0), own), LEAST_EXPONENT)
+    unit = top - FRACTION_BITS_FP4
+    total = np.trunc(np.ldexp(start, -unit))
+    for term, place in zip(terms, places, strict=True):
+        total += np.trunc(np.ldexp(term, np.where(term == 0, 0, place - unit)))
+    exact = np.ldexp(total, unit) + 0.0
+    bits = _toward_zero(exact, False, int(unit.min()), np.empty_like(exact))
+    bits[special] = FORMATS["f32"].nan
+    bits[endless] = before[endless].astype(np.float32).view(np.uint32)
+    return bits
 
 
 def _integer_sum(

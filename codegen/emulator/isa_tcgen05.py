@@ -1,7 +1,8 @@
 """tcgen05: tensor memory and the tensor core of sm_100a (PTX ISA 9.1, section 9.7.16). Emulated, never run on hardware; what is not known is refused.
 
-Refused: tcgen05.shift and .ashift (no source at hand says which way rows move), sparse A, cp that decompresses, a collector buffer that is used, K = 96,
-block scaling of a pair with M = 128, A of 4- or 6-bit values in tensor memory, an absolute LBO, zero-column masks, ld.red, .cta_group::2 issued by the odd block.
+Refused: tcgen05.shift and .ashift (PTX says "downwards ... except the last" row, and not which row's number grows), sparse A, a collector buffer that is used,
+K = 96, block scaling of a pair with M = 128, an absolute LBO, zero-column masks, ld.red, .cta_group::2 issued by the odd block; and words that a copy has
+decompressed, to all but the tcgen05.mma that takes A of that type from them.
 Assumed, for somebody with the chip to look at (tests/codegen/emulator/test_tcgen05_gpu.py compares all of tensor memory): f16 accumulators and .unpack::16b
 leave zeros in the upper halves; scale factors are the same in all four quarters of lanes; descriptors address shared memory as wgmma's were measured to;
 tcgen05.cp reads rows as a K-major operand lies; a warp that deallocates needs no tcgen05.fence; and numerics="hardware".
@@ -16,6 +17,7 @@ from .isa_warp import blocking, enter_blocking
 from .ops_tcgen05 import COPIES
 from .ptx import Instruction
 from .ptx_operands import Bracket, Operand, Register, Vector
+from .tmem import SOURCES
 
 _KINDS = ("f16", "tf32", "f8f6f4", "i8")
 # Elements that share a scale factor: by kind and qualifier; "" where PTX has a default (PTX ISA 9.1, section 9.7.16.10.7).
@@ -62,7 +64,9 @@ def _tcgen05(e: Emitter, i: Instruction) -> None:
         e.at()
         e.line(f"tcgen05_fence(g, {e.mask}, {'before' in action})")
     elif action == "shift":
-        e.unsupported("which way rows move, and which of them, no source at hand says")
+        e.unsupported(
+            "PTX says that rows move downwards, except the last: not whether to the lane above or below, nor how many rows there are"
+        )
     else:
         e.unsupported()
 
@@ -217,13 +221,16 @@ def _st(e: Emitter, i: Instruction) -> None:
 
 def _cp(e: Emitter, i: Instruction) -> None:
     parts = set(i.parts[2:]) - {"cta_group::1", "cta_group::2"}
+    bits = next((number for number, source in SOURCES.items() if {"b8x16", source} <= parts), 0)
+    if bits:
+        parts -= {"b8x16", SOURCES[bits]}
     found = next(((s, c) for s, c in COPIES if {s, c} - {""} == parts), None)
     if found is None:
-        e.unsupported("decompression, or a shape without its multicast")
+        e.unsupported("a shape without its multicast, or half of a decompression (.b8x16.b4x16_p64, .b8x16.b6x16_p32)")
     shape, multicast = found
     e.at()
     e.line(
-        f"tcgen05_copy(g, {e.mask}, {_group(e, i.parts)}, {shape!r}, {multicast!r}, {e.address(i.operands[0], 32)}, {e.use(i.operands[1], 64)})"
+        f"tcgen05_copy(g, {e.mask}, {_group(e, i.parts)}, {shape!r}, {multicast!r}, {e.address(i.operands[0], 32)}, {e.use(i.operands[1], 64)}, {bits})"
     )
 
 

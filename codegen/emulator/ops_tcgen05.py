@@ -94,11 +94,6 @@ def _a_column(form: Form, state: Sequence[TensorState], address: int, d_lane: in
         raise DescriptorError(
             "unknown", f"A of {form.rows} rows in tensor memory with .ws is not modelled: its lanes are not known"
         )
-    if form.descriptor.a in ("e2m1", "e2m3", "e3m2"):
-        raise DescriptorError(
-            "unknown",
-            f"A of type {form.descriptor.a} in tensor memory is not modelled: where its bits lie in a byte is not known",
-        )
     if lane != d_lane:
         raise TensorMemoryError(
             "misaligned",
@@ -224,8 +219,23 @@ def copy_table(word: int, rows: int, size: int, base: int, extent: int, arch: st
     return ChunkTable(index, ((used - base) >> 4).astype(np.intp), ranges, low, high)
 
 
-def tcgen05_copy(g: Gang, m: Any, group: int, shape: str, multicast: str, address: Value, descriptor: Value) -> None:
-    """tcgen05.cp: shared memory -> tensor memory, of each block of the group."""
+def decompress(chunks: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Sixteen values of 4 or 6 bits in every 16 bytes, packed and then padded, as one in each byte (PTX ISA 9.1, section 9.7.16.9.1).
+
+    PTX shows the place of a value in its byte in a figure only; here it is in the lowest bits, which TensorMemory.formats remembers.
+
+    >>> decompress(np.array([0x21, 0x43, 0, 0, 0, 0, 0, 0, *8 * [0xFF]], np.uint8), 4)[:4].tolist()
+    [1, 2, 3, 4]
+    """
+    groups = chunks.reshape(*chunks.shape[:-1], -1, CHUNK)[..., : 2 * bits]
+    digits = np.unpackbits(groups, axis=-1, bitorder="little").reshape(*groups.shape[:-1], CHUNK, bits)
+    return np.packbits(digits, axis=-1, bitorder="little").reshape(chunks.shape)
+
+
+def tcgen05_copy(
+    g: Gang, m: Any, group: int, shape: str, multicast: str, address: Value, descriptor: Value, bits: int = 0
+) -> None:
+    """tcgen05.cp: shared memory -> tensor memory, of each block of the group. `bits`: of the values that are decompressed, or 0."""
     cta = g.cta
     state = state_of(cta)
     arch = cta.launch.program.module.target
@@ -250,12 +260,15 @@ def tcgen05_copy(g: Gang, m: Any, group: int, shape: str, multicast: str, addres
             members: Sequence[Cta] = members, tables: Sequence[ChunkTable] = tuple(tables), column: int = column
         ) -> None:
             for one, table in zip(members, tables, strict=True):
-                words = read_chunks(one.shared, table).view(np.uint32).reshape(rows, -1)
+                raw = read_chunks(one.shared, table).view(np.uint8).reshape(rows, -1)
+                words = (decompress(raw, bits) if bits else raw).view(np.uint32)
                 lanes = np.array(places)
                 found = state_of(one).memory
+                found.decompressed |= bits > 0
                 for copy in range(lanes.shape[1]):
                     found.words[lanes[:, copy], column : column + words.shape[1]] = words
                     found.written[lanes[:, copy], column : column + words.shape[1]] = True
+                    found.formats[lanes[:, copy], column : column + words.shape[1]] = bits
 
         operation = Move("cp", g.at, members, move, shape == "4x256b")
         _log(g, lane, operation, (0, LANES), column, size // 4)

@@ -280,6 +280,15 @@ class _Reach:
             view = memory.written[self.lane : self.lane + self.form.lanes, at : at + width]
             memory.require_written(view, lanes, at, self.form.name)
 
+    def require_words(self) -> None:
+        """Nothing that is read may have been decompressed by a copy."""
+        memory = self.state.memory
+        if memory.decompressed:
+            for start, width in self.form.runs:
+                at = self.column + start
+                held = memory.formats[self.lane : self.lane + self.form.lanes, at : at + width]
+                memory.require_format(held, 0, self.form.name)
+
     def read(self) -> NDArray[np.uint32]:
         """(registers, 32)."""
         words: NDArray[np.uint32] = self.state.memory.words
@@ -304,6 +313,8 @@ class _Reach:
             place = (self.lane + lane, self.column + column)
             memory.words[place] = np.stack([values & 0xFFFF, values >> 16]) if form.packed else values[None]
         memory.written[place] = True
+        if memory.decompressed:
+            memory.formats[place] = 0
 
 
 # -- ld and st -------------------------------------------------------------------------------------------------------------------
@@ -405,6 +416,7 @@ def tmem_load(
         reach = _Reach(g, state, form, warp, _address(address, lanes, warp, "tcgen05.ld"))
         if races is not None:
             races.load(g, cta.rank * races.races.warps + warp, reach.cells())
+        reach.require_words()
         if not lenient:
             reach.require_written()
         if late and not lenient:

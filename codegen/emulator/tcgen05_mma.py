@@ -8,8 +8,9 @@ A step holds the words of A (a matrix descriptor, or a column of tensor memory) 
 layout.hardware.tensor_memory's; where operands lie in shared memory is layout.hardware.descriptors'.
 
 Numerics. "float32" sums in float32 in any order. "hardware": one fused sum of C and the products of an instruction, aligned to the largest
-exponent, cut at 25 fractional bits, rounded toward zero to f32 (to nearest even for f16); kind::mxf8f6f4 with its scale factors' exponents added. That model is a paper's (MMA-Sim, arXiv 2511.10909); it was
-not measured here, and no Blackwell has confirmed this module.
+exponent, cut at 25 fractional bits, rounded toward zero to f32 (to nearest even for f16); kind::mxf8f6f4 with its scale factors' exponents added; kinds mxf4
+and mxf4nvf4 by groups of 16 products, cut at 35 bits. That model is a paper's (MMA-Sim, arXiv 2511.10909); it was not measured here, and no Blackwell has
+confirmed this module.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from stridewright.layout.errors import LayoutError
 from stridewright.layout.hardware.instruction_descriptors import InstructionDescriptor, decode_instruction_descriptor
 from stridewright.layout.hardware.tensor_memory import LANES, data_path
 
-from .accumulate import tensor_sum
+from .accumulate import FP4_GROUP, group_sum, tensor_sum
 from .faults import DescriptorError
 from .memory import SharedMemory
 from .numerics import to_float32
@@ -91,6 +92,11 @@ class Form:
         then padding; mxf4 and mxf4nvf4 read packed pairs (PTX ISA 9.1, section 9.7.16.3).
         """
         return "e2m1_padded" if dtype == "e2m1" and self.a_bits == 8 else dtype
+
+    @functools.cached_property
+    def small_bits(self) -> int:
+        """Bits of A's values where tensor memory holds one in each byte of the ordinary kinds; 0 where they fill their bytes or words."""
+        return _BITS.get(self.descriptor.a, 0) if self.a_bits == 8 else 0
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -170,6 +176,9 @@ def operand_tables(
         words, form.n // form.cta_group, form.stored(fields.b), fields.b_major, shared.base, shared.size, arch
     )
     return left, right
+
+
+_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 
 
 @functools.lru_cache(maxsize=4)
@@ -265,6 +274,9 @@ def _memory_operand(
     width = form.a_columns
     parts = []
     for step in steps:
+        if memory.decompressed or form.small_bits:
+            held = memory.formats[:, step.a : step.a + width][lanes]
+            memory.require_format(held, form.small_bits, "tcgen05.mma (A)")
         state = memory.written[:, step.a : step.a + width][lanes]
         memory.require_written(state, lanes, step.a, "tcgen05.mma (A)")
         parts.append(memory.words[lanes, step.a : step.a + width])
@@ -273,12 +285,16 @@ def _memory_operand(
 
 def _left(
     form: Form, side: Side, steps: Sequence[Step], table: ChunkTable | None, view: int, lane: int
-) -> NDArray[np.uint8]:
-    """A's bytes for one view of D: (rows, bytes of k), or (k, bytes of rows) if MN-major."""
+) -> NDArray[np.float32]:
+    """A's values for one view of D: (rows, k)."""
     if table is not None:
-        return _bytes(table, side.shared)
+        values = values_of(_bytes(table, side.shared), form.stored(form.descriptor.a))
+        return values if form.descriptor.a_major == "k" else values.T
     # Of the 64-row layouts of a pair both copies of A are read: each for its half of D's columns.
-    return _memory_operand(form, side.memory, steps, accumulator_lanes(form, lane)[view])
+    raw = _memory_operand(form, side.memory, steps, accumulator_lanes(form, lane)[view])
+    if form.small_bits:
+        return _small_float(*_SMALL[form.descriptor.a]).take(raw)
+    return values_of(raw, form.descriptor.a)
 
 
 # -- scale factors ---------------------------------------------------------------------------------------------------------------
@@ -287,6 +303,10 @@ def _left(
 def scale_columns_of(form: Form) -> tuple[int, int]:
     """Columns of tensor memory that hold the scale factors of A and of B: one for every 32 rows, of B for all of the pair's N."""
     return -(-form.rows // 32), -(-form.n // 32)
+
+
+SCALE_LEAST = {"ue8m0": -127, "ue4m3": -6}
+"""Exponents of the smallest normal scale factors."""
 
 
 def _scale_values(raw: NDArray[np.uint8], kind: str) -> NDArray[np.float32]:
@@ -312,9 +332,10 @@ def _scales(form: Form, memory: TensorMemory, steps: Sequence[Step]) -> tuple[ND
         (step.scale_b, form.n, fields.scale_b_id),
     ):
         width = -(-rows // 32)
-        memory.require_written(
-            memory.written[:, column : column + width], np.arange(LANES), column, "tcgen05.mma (scale factors)"
-        )
+        what = "tcgen05.mma (scale factors)"
+        memory.require_written(memory.written[:, column : column + width], np.arange(LANES), column, what)
+        if memory.decompressed:
+            memory.require_format(memory.formats[:, column : column + width], 0, what)
         words = np.ascontiguousarray(memory.words[:, column : column + width])
         each = form.k // form.vector
         raw = words.view(np.uint8).reshape(4, 32, width, 4)[..., first : first + each]
@@ -355,16 +376,20 @@ def run(
     if numerics == "float32":
         factor = values_of(b, form.stored(fields.b))
         factor = factor.T if fields.b_major == "k" else factor
-    elif form.vector and fields.kind != "mxf8f6f4":
-        raise DescriptorError("unknown", f"the bits of kind {fields.kind} are not modelled: use numerics='float32'")
     for number, (side, (left, _)) in enumerate(zip(sides, tables, strict=True)):
         memory = side.memory
         lanes = accumulator_lanes(form, d[0])
         states = accumulator_views(form, memory.written, *d)
+        formats = accumulator_views(form, memory.formats, *d) if memory.decompressed else None
         for view, (words, columns) in enumerate(accumulator_views(form, memory.words, *d)):
             a = _left(form, side, steps, left, view, d[0])
             rows = None if enabled is None else enabled[number][lanes[view]]
             state = states[view][0]
+            if formats is not None:
+                held = formats[view][0]
+                if accumulate or rows is not None:
+                    memory.require_format(held, 0, "tcgen05.mma (D)")
+                held[...] = 0
             if accumulate:
                 known = state if rows is None else state.reshape(-1, state.shape[-1])[rows]
                 memory.require_written(
@@ -403,17 +428,15 @@ def _block_width(rows: int, n: int, k: int) -> int:
 
 def _float32(
     form: Form,
-    a: NDArray[np.uint8],
+    left: NDArray[np.float32],
     factor: NDArray[np.float32],
     start: NDArray[np.uint32],
     accumulate: bool,
     scale: int,
     scales: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.uint32]:
-    """The accumulator's new words (rows, columns). `scales`: factors of A (rows, k) and of B (k, columns)."""
+    """The accumulator's new words (rows, columns). `left` (rows, k), `factor` (k, columns); `scales`: factors of A (rows, k) and of B (k, columns)."""
     fields = form.descriptor
-    left = values_of(a, form.stored(fields.a))
-    left = left if fields.a_major == "k" else left.T
     if fields.negate_a != fields.negate_b:
         left = -left
     if scales is not None:
@@ -448,7 +471,7 @@ def _integers(
 
 def _hardware(
     form: Form,
-    a: NDArray[np.uint8],
+    left: NDArray[np.float32],
     b: NDArray[np.uint8],
     start: NDArray[np.uint32],
     accumulate: bool,
@@ -457,8 +480,7 @@ def _hardware(
 ) -> NDArray[np.uint32]:
     """One instruction by the published model. `scales` as in _float32: one factor a row and a column."""
     fields = form.descriptor
-    left, right = values_of(a, form.stored(fields.a)), values_of(b, form.stored(fields.b))
-    left = left if fields.a_major == "k" else left.T
+    right = values_of(b, form.stored(fields.b))
     right = right if fields.b_major == "k" else right.T
     if fields.d == "s32":
         return _integers((left @ right.T).astype(np.int64), start, accumulate, fields.saturate)
@@ -471,6 +493,9 @@ def _hardware(
             before = (words.astype(np.uint16).view(np.float16) if half else words.view(np.float32)).astype(np.float64)
             before *= 2.0**-scale
     factor = None
+    if scales is not None and fields.kind != "mxf8f6f4":
+        of_a, of_b = (one[:, ::FP4_GROUP].astype(np.float64) for one in (scales[0], scales[1].T))
+        return group_sum(left, right, before, of_a, of_b, SCALE_LEAST[fields.scale])
     if scales is not None:
         factor = scales[0][:, :1].astype(np.float64) * scales[1][:1, :].astype(np.float64)
     return tensor_sum(left, right, before, fields.a, fields.b, fields.d, factor).astype(np.uint32)

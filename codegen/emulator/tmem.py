@@ -26,12 +26,16 @@ from stridewright.layout.hardware.tensor_memory_plan import MINIMUM_COLUMNS
 
 from .faults import MachineError
 
-__all__ = ["LANE_GROUP", "Allocation", "TensorMemory", "TensorMemoryError", "cells", "split_address"]
+__all__ = ["LANE_GROUP", "SOURCES", "Allocation", "TensorMemory", "TensorMemoryError", "cells", "split_address"]
 
 LANE_GROUP = 16
 """Lanes that a race check takes together: half of the quarter that one warp reaches."""
 GROUPS = LANES // LANE_GROUP
 EVERY_GROUP = tuple(range(GROUPS))
+
+
+SOURCES = {4: "b4x16_p64", 6: "b6x16_p32"}
+"""Bits of the values that tcgen05.cp decompresses, and PTX's name of how they lie in shared memory."""
 
 
 class TensorMemoryError(MachineError):
@@ -99,6 +103,10 @@ allocated; this block owns columns 0..63 (allocated at k.cu:3)
         self.words: NDArray[np.uint32] = np.zeros((LANES, COLUMNS), np.uint32)
         self.floats: NDArray[np.float32] = self.words.view(np.float32)
         self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), np.bool_)
+        self.formats: NDArray[np.uint8] = np.zeros((LANES, COLUMNS), np.uint8)
+        """4 or 6 where a tcgen05.cp put values of so many bits into bytes, else 0."""
+        self.decompressed = False
+        """Whether any cell of `formats` was ever set."""
         self.owned: NDArray[np.bool_] = np.zeros(COLUMNS, np.bool_)
         self.allocations: dict[int, Allocation] = {}
         self.relinquished: object = None
@@ -152,6 +160,7 @@ allocated; this block owns columns 0..63 (allocated at k.cu:3)
         self.owned[column : column + columns] = True
         self.words[:, column : column + columns] = 0x7FC0_7FC0
         self.written[:, column : column + columns] = False
+        self.formats[:, column : column + columns] = 0
         self.allocations[column] = Allocation(column, columns, cta_group, where)
 
     def check_free(self, column: int, columns: int, cta_group: int) -> None:
@@ -231,6 +240,25 @@ columns 0..63 (allocated at k.cu:3), and each is deallocated as it was allocated
             "unwritten",
             f"{what} reads tensor memory that was never written since its allocation: {int((~state).sum())} cells, the first at "
             f"lane {lane}, column {column + offset}",
+        )
+
+    def require_format(self, formats: NDArray[np.uint8], bits: int, what: str) -> None:
+        """Refuses a read of cells that hold values of other bits than these. `formats`: a view of the cells; 0: ordinary words.
+
+        Where in a byte a decompressed value lies only a figure of the PTX ISA shows, so that its bits mean nothing to whoever looks at words.
+        """
+        if bool((formats == bits).all()):
+            return
+        held = int(formats[formats != bits][0])
+        if bits:
+            raise TensorMemoryError(
+                "unknown",
+                f"{what} reads {bits}-bit values from tensor memory that no tcgen05.cp.b8x16.{SOURCES[bits]} put there: the place of a value "
+                "in its byte is not known",
+            )
+        raise TensorMemoryError(
+            "unknown",
+            f"{what} reads the words that tcgen05.cp made of {held}-bit values: the place of a value in its byte is not known",
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stridewright.codegen.emulator.accumulate import tensor_sum
+from stridewright.codegen.emulator.accumulate import group_sum, tensor_sum
 from stridewright.codegen.emulator.faults import MachineError
 
 K = {"bf16": 16, "f16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "e2m1": 32, "e3m2": 32}
@@ -118,3 +118,57 @@ def test_scale_factors_shift_the_exponents() -> None:
             assert float(found[row, column]) == model(left[row], right[column], start, "e4m3", "e5m2", "f32", by)
     with pytest.raises(MachineError, match="no normal number"):
         tensor_sum(left, right, np.zeros((16, 16)), "e4m3", "e5m2", "f32", np.full((16, 16), 2.0**130))
+
+
+def grouped(left: NDArray[np.float32], right: NDArray[np.float32], start: float, scales: Any, least: int) -> float:
+    """One element of kinds mxf4 and mxf4nvf4: sixteen products exactly, times the scales' digits; cut at 35 bits below the largest exponent."""
+    terms = []
+    for group, (x, y) in enumerate(zip(*scales, strict=True)):
+        part = slice(16 * group, 16 * group + 16)
+        dot = sum(
+            (Fraction(float(p)) * Fraction(float(q)) for p, q in zip(left[part], right[part], strict=True)), Fraction(0)
+        )
+        term = dot * Fraction(float(x)) * Fraction(float(y))
+        if term:
+            terms.append((term, exponent(x, least) + exponent(y, least)))
+    if start:
+        terms.append((Fraction(start), exponent(start, -126)))
+    unit = Fraction(2) ** (max((e for _, e in terms), default=0) - 35)
+    total = sum((toward_zero(term, unit) for term, _ in terms), Fraction(0))
+    if not total:
+        return 0.0
+    size = abs(total)
+    e = size.numerator.bit_length() - size.denominator.bit_length()
+    e = e if Fraction(2) ** e <= size else e - 1
+    return float(toward_zero(total, Fraction(2) ** (max(e, -126) - 23)))
+
+
+@pytest.mark.parametrize("scale", ["ue4m3", "ue8m0"])
+def test_groups_of_four_bit_products_are_scaled_and_cut(scale: str) -> None:
+    left, right = values(24, 64, "e2m1", 11), values(24, 64, "e2m1", 12)
+    random = np.random.default_rng(13)
+    if scale == "ue4m3":
+        least, shape, codes = -6, (2, 24, 4), random.integers(0, 0x7F, (2, 24, 4), np.uint8)
+        codes[:, ::7] %= 8  # subnormal ones, and zero
+        factors = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+    else:
+        least, shape = -127, (2, 24, 2)
+        factors = np.repeat(2.0 ** random.integers(-30, 30, shape), 2, axis=2)
+    before = (random.standard_normal((24, 24)) * 2.0 ** random.uniform(-40, 20, (24, 24))).astype(np.float32)
+    before[:, ::5] = 0
+    found = group_sum(left, right, before.astype(np.float64), factors[0], factors[1], least).view(np.float32)
+    for row in range(24):
+        for column in range(24):
+            scales = factors[0][row], factors[1][column]
+            assert float(found[row, column]) == grouped(
+                left[row], right[column], float(before[row, column]), scales, least
+            )
+
+
+def test_what_a_scale_that_is_no_number_makes() -> None:
+    one, scale = np.ones((2, 64), np.float32), np.ones((2, 4))
+    scale[1, 2] = np.nan
+    before = np.array([[0.0, np.inf], [0.0, np.nan]])
+    found = group_sum(one, one, before, scale, np.ones((2, 4)), -127).view(np.float32)
+    assert found[0].tolist() == [64.0, np.inf]
+    assert np.isnan(found[1]).all()

@@ -93,7 +93,7 @@ def test_block_scaled_products(name: str) -> None:
     for block in range(case.group):
         put_scales(before[block], codes[0][block * half : (block + 1) * half], case.kind, vector, SCALE_A, steps)
         put_scales(before[block], codes[1], case.kind, vector, SCALE_B, steps)
-    for numerics in ("float32", "hardware") if case.kind == "mxf8f6f4" else ("float32",):
+    for numerics in ("float32", "hardware"):
         a, b, after = run_case(case, before, steps, seed=len(name) % 3, numerics=numerics)
         values = [
             operand.astype(np.float32).astype(np.float64) * np.repeat(factors(code, scale), vector, axis=1)

@@ -221,7 +221,8 @@ def test_a_copy_out_of_place_is_refused(change: tuple[str, str], message: str) -
     "text",
     [
         "tcgen05.cp.cta_group::1.32x128b [%t7], %d3;",
-        "tcgen05.cp.cta_group::1.128x256b.b8x16.b4x16_p64 [%t7], %d3;",
+        "tcgen05.cp.cta_group::1.128x256b.b4x16_p64 [%t7], %d3;",
+        "tcgen05.cp.cta_group::1.128x256b.b8x16 [%t7], %d3;",
         "tcgen05.cp.128x256b [%t7], %d3;",
         "tcgen05.shift.cta_group::1.down [%t7];",
         "tcgen05.ld.sync.aligned.16x256b.x64.b32 {%w0, %w1}, [%t7];",
