@@ -15,19 +15,20 @@ import numpy as np
 
 from stridewright.kernels.blackwell import Derivation, derive
 from stridewright.kernels.blackwell_ladder import Rung, rungs
-from stridewright.kernels.blackwell_rules import cluster_ctas
-from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.blackwell_rules import cluster_ctas, plain_violations
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
 
 from .bind import OperandError
 from .blackwell_select import SMS, modelled_clocks, select
 from .blackwell_source import generate
 from .blackwell_where import describe
-from .gemm import Gemm, GemmEmulation, _refuse_beyond
+from .gemm import Gemm, GemmEmulation, _is_one
 from .source import KERNEL_NAME
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .blackwell_general import BlackwellGeneralGemm
     from .blackwell_launch import BoundBlackwellGemm
     from .emulator import Progress
     from .launch import LoadedKernel
@@ -35,20 +36,11 @@ if TYPE_CHECKING:
 _NUMPY_NAMES = {"bf16": "bfloat16", "f16": "float16"}
 
 
-class BlackwellGemm(Gemm):
-    """``d = a @ b.T`` for one problem on sm_100a or sm_103a; see :class:`Gemm`.
-
-    >>> g = Gemm(512, 512, 256, arch="sm_100a")
-    >>> type(g).__name__, g.config.problems()
-    ('BlackwellGemm', [])
-    """
+class BlackwellKernel(Gemm):
+    """What every GEMM of the family has: derivation, source, grid and kernel, of its configuration."""
 
     rung: Rung | None = None
     """The rung of the ladder that this is, if it is one."""
-
-    @staticmethod
-    def _choose(problem: Problem, arch: str) -> GemmConfig:
-        return select(problem, arch)
 
     @property
     def derivation(self) -> Derivation:  # type: ignore[override]
@@ -88,16 +80,16 @@ class BlackwellGemm(Gemm):
         8
         """
         tile, cluster = self.config.tile, self.config.cluster
-        blocks = -(-self.m // (tile.m * cluster.m)) * -(-self.n // (tile.n * cluster.n))
+        blocks = -(-max(self.m, 1) // (tile.m * cluster.m)) * -(-max(self.n, 1) // (tile.n * cluster.n))
         return blocks * cluster.m * cluster.n
 
     def multiplies(self) -> int:
-        """tcgen05.mma instructions that a launch issues: each tile and k-step of 16.
+        """tcgen05.mma instructions that a launch issues: each tile and k-step of 32 bytes.
 
         >>> Gemm(512, 512, 256, arch="sm_100a", config=GemmConfig(arch="sm_100a")).multiplies()
         128
         """
-        return self.tiles() * -(-self.k // self.config.tile.k) * (self.config.tile.k // 16)
+        return self.tiles() * -(-max(self.k, 1) // self.config.tile.k) * self.derivation.k_steps
 
     def grid(self, sms: int = SMS) -> tuple[int, int, int]:
         """CTAs to launch: of a persistent grid one for each SM, or as many as there are tiles; else those of all tiles.
@@ -118,7 +110,28 @@ class BlackwellGemm(Gemm):
 
         return LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes, cluster=(self.cluster_ctas, 1, 1))
 
-    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool | None = None) -> BoundBlackwellGemm:
+
+class BlackwellGemm(BlackwellKernel):
+    """``d = a @ b.T`` for one problem on sm_100a or sm_103a; see :class:`Gemm`.
+
+    >>> g = Gemm(512, 512, 256, arch="sm_100a")
+    >>> type(g).__name__, g.config.problems()
+    ('BlackwellGemm', [])
+    """
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        wrong = tuple(plain_violations(self.problem))
+        if wrong:
+            raise ConfigError(wrong)
+
+    @staticmethod
+    def _choose(problem: Problem, arch: str) -> GemmConfig:
+        return select(problem, arch)
+
+    def bind(
+        self, a: Any, b: Any, out: Any = None, dependent: bool | None = None, workspace: Any = None
+    ) -> BoundBlackwellGemm:
         """The launch for these arrays, prepared; see :meth:`Gemm.bind`. Plain launches unless ``dependent`` says otherwise:
         what dependent ones gain here nobody has measured.
         """
@@ -139,7 +152,8 @@ class BlackwellGemm(Gemm):
         **others: Any,
     ) -> Any:
         """``a @ b.T`` on the current GPU; see :meth:`Gemm.__call__`."""
-        self._refuse_epilogue(c, bias, alpha, beta, **others)
+        if c is not None or bias is not None or others or beta or not _is_one(alpha):
+            return self.general(a, b, c, bias, alpha, beta, out, stream, **others)
         if out is None:
             self._require_gpu()
         return self.bind(a, b, out)(stream)
@@ -162,11 +176,13 @@ class BlackwellGemm(Gemm):
         """Runs this kernel's PTX on the emulator; see :meth:`Gemm.emulate`. ``sms`` is the size of a persistent grid; under
         launch control the emulator itself chooses how many clusters run at a time (a few, another number for each seed).
         """
-        _refuse_beyond(others, self.config.arch)
         from .emulator import EmulationError, emulate_ptx
 
         if isinstance(sms, bool) or not isinstance(sms, int | np.integer) or sms < 1:
             raise ValueError(f"sms={sms!r}: must be a whole number of multiprocessors, from 1 up; a B200 has {SMS}")
+        if others:
+            settings: dict[str, Any] = {"seed": seed, "strict": strict, "numerics": numerics, "sms": sms}
+            return self.general.emulate(a, b, timeline=timeline, progress=progress, **settings, **others)
         a, b = self._host_operand(a, "a", self.m), self._host_operand(b, "b", self.n)
         d = np.full((self.m, self.n), np.nan, dtype=self.result_dtype)
         ptx = self.ptx
@@ -191,14 +207,32 @@ class BlackwellGemm(Gemm):
             raise
         seconds = time.perf_counter() - start
         self.seconds["run"] = seconds
-        races = tuple(
-            dataclasses.replace(race, where=describe(self.derivation, race.address)) if race.space == "shared" else race
-            for race in result.races
-        )
+        races = placed(self.derivation, result.races)
         result = dataclasses.replace(result, races=races)
         return GemmEmulation(
             d=d, races=races, conflicts=result.bank_conflicts, timeline=result.timeline, seconds=seconds, result=result
         )
+
+    @cached_property
+    def general(self) -> BlackwellGeneralGemm:
+        """The same GEMM as one that takes c, bias, alpha and the like. Raises ConfigError for a rung: those are plain."""
+        from .blackwell_general import BlackwellGeneralGemm
+
+        if self.rung is not None:
+            raise ConfigError(
+                (
+                    Violation(
+                        parameter="rung",
+                        value=self.rung.number,
+                        rule="the ladder's kernels compute a @ b.T as it is",
+                        fix="Gemm(...) takes c, bias, alpha and the like",
+                    ),
+                )
+            )
+        problem, given = self.problem, self.config if self.configured else None
+        return BlackwellGeneralGemm(
+            self.m, self.n, self.k, problem.a, problem.b, problem.d, self.config.arch, problem.a_major, problem.b_major, given
+        )  # fmt: skip
 
     @property
     def result_dtype(self) -> Any:
@@ -253,13 +287,13 @@ class BlackwellGemm(Gemm):
             raise OperandError(f"{name}: " + "; ".join(problems))
 
 
-def kinds_of(a: Any, b: Any) -> tuple[str, str, str]:
-    """Number format and majors of two operands, read from the arrays: numpy's, CuPy's or PyTorch's. An array that is
-    contiguous along neither dimension counts as K-major, which binding it refuses in words.
+def kinds_of(a: Any, b: Any) -> tuple[str, str]:
+    """Majors of two operands, read from the arrays: numpy's, CuPy's or PyTorch's. An array that is contiguous along neither
+    dimension counts as K-major, which binding it refuses in words.
 
     >>> a, b = np.zeros((16, 8), np.float16), np.zeros((8, 24), np.float16).T
     >>> kinds_of(a, b)
-    ('f16', 'k', 'mn')
+    ('k', 'mn')
     """
     from .launch_arrays import majors
 
@@ -271,19 +305,22 @@ def kinds_of(a: Any, b: Any) -> tuple[str, str, str]:
             strides = tuple(int(step) // int(array.dtype.itemsize) for step in array.strides)
         lies = majors((int(array.shape[0]), int(array.shape[1])), (strides[0], strides[1]))
         found.append("mn" if lies == ("mn",) else "k")
-    name = str(a.dtype).removeprefix("torch.")
-    return {numpy_name: dtype for dtype, numpy_name in _NUMPY_NAMES.items()}.get(name, "bf16"), found[0], found[1]
+    return found[0], found[1]
 
 
 def multiply(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_100a") -> Any:
-    """``a @ b.T`` on the current GPU, sizes, types and majors read from the arrays; the Gemm for them is made once."""
+    """``a @ b.T`` on the current GPU, sizes, formats and majors read from the arrays; the Gemm for them is made once."""
+    from .general_call import _RESULTS, _format, _result_of
+
     (m, k), (n, _) = (tuple(int(size) for size in array.shape) for array in (a, b))
-    return _gemm_for(m, n, k, arch, *kinds_of(a, b))(a, b, out=out, stream=stream)
+    formats = _format(a, "a", None, False), _format(b, "b", None, False)
+    wanted = _RESULTS[formats[0]] if out is None else _result_of(out)
+    return _gemm_for(m, n, k, arch, *formats, wanted, *kinds_of(a, b))(a, b, out=out, stream=stream)
 
 
 @lru_cache(maxsize=256)
-def _gemm_for(m: int, n: int, k: int, arch: str, dtype: str, a_major: str, b_major: str) -> Gemm:
-    return Gemm(m, n, k, dtype, dtype, dtype, arch, a_major, b_major)
+def _gemm_for(m: int, n: int, k: int, arch: str, a: str, b: str, d: str, a_major: str, b_major: str) -> Gemm:
+    return Gemm(m, n, k, a, b, d, arch, a_major, b_major)
 
 
 def wrong_major_of(name: str, mn_major: bool, remedy: str = "np.ascontiguousarray") -> str:
@@ -298,6 +335,14 @@ def wrong_major_of(name: str, mn_major: bool, remedy: str = "np.ascontiguousarra
     return (
         f'{name}: its {what} are not contiguous, and this kernel reads {axes} with contiguous {what} ({name}_major="{major}"); '
         f"{copy} is such a copy"
+    )
+
+
+def placed(derivation: Derivation, races: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The races with what lies at their addresses, in the terms of the kernel's tiles."""
+    return tuple(
+        dataclasses.replace(race, where=describe(derivation, race.address)) if race.space == "shared" else race
+        for race in races
     )
 
 

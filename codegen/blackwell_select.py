@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stridewright.kernels.blackwell_types import (
+    RATE,
+    contiguous_unit,
+    kind_of,
+    operand_formats,
+    padded,
+    result_bytes,
+    shared_bits,
+)
 from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
 
 SMS = 148
 """Streaming multiprocessors of a B200 (NVIDIA, "Blackwell Tuning Guide")."""
 
 _MULTIPLY_ADDS = 4096
-"""Dense 16-bit multiply-adds of an SM and clock: a pair takes 128 clocks for 256 x 256 x 16."""
+"""Dense 16-bit multiply-adds of an SM and clock: a pair takes 128 clocks for 256 x 256 x 16. Other kinds: RATE."""
 
 _BYTES_FROM_L2 = 64
 """Bytes that reach an SM from L2 in a clock: an assumption, that of Hopper."""
@@ -24,8 +34,11 @@ _FIXED_CLOCKS = 1500
 """Clocks to start a tile and to end the last one: an assumption."""
 
 
-def candidates(problem: Problem, arch: str = "sm_100a", sms: int = SMS) -> Iterator[GemmConfig]:
-    """Valid configurations worth considering for the problem's sizes, each with as many stages as fit.
+def candidates(
+    problem: Problem, arch: str = "sm_100a", sms: int = SMS, fusion: Fusion | None = None, direct: bool = False
+) -> Iterator[GemmConfig]:
+    """Valid configurations worth considering for the problem's sizes, each with as many stages as fit. ``direct``: D's rows
+    lie where TMA cannot store them.
 
     >>> next(candidates(Problem(m=16, n=6144, k=4096))).tile.m
     64
@@ -33,20 +46,35 @@ def candidates(problem: Problem, arch: str = "sm_100a", sms: int = SMS) -> Itera
     m, n, k = problem.m, problem.n, problem.k
     if m is None or n is None or k is None:
         raise ValueError("a choice needs the sizes m, n and k")
-    base = GemmConfig(arch=arch, problem=problem).replace(
-        store="direct" if n % 8 else "tma", accumulators=2, tile_k=64 if k > 32 else 32
+    direct = direct or bool(n * result_bytes(problem) % 16)
+    base = GemmConfig(arch=arch, problem=problem, fusion=fusion or Fusion()).replace(
+        store="direct" if direct else "tma", accumulators=2, tile_k=slot_depth(problem, k)
     )
+    unit_b = contiguous_unit(operand_formats(problem)[1])
     for pair, tile_m in ((False, 64), (False, 128), (True, 128), (True, 256)):
         if tile_m > 64 and m <= tile_m // 2:
             continue
         for tile_n in range(16, 257, 16):
             # MN-major operands want whole spans of the widest swizzle.
-            step = 64 * (2 if pair else 1)
+            step = 8 * unit_b * (2 if pair else 1)
             if problem.b_major == "mn" and tile_n % step and n >= step:
                 continue
             config = with_most_stages(base.replace(pair=pair, tile_m=tile_m, tile_n=tile_n))
             if config is not None:
                 yield config
+
+
+def slot_depth(problem: Problem, k: int) -> int:
+    """Elements of K in a slot: those of the 128 bytes of the widest swizzle's span, or 32 where K is no more.
+
+    >>> slot_depth(Problem(), 4096), slot_depth(Problem(a="e4m3", b="e4m3"), 4096), slot_depth(Problem(a="tf32", b="tf32"), 4096)
+    (64, 128, 32)
+    """
+    formats = operand_formats(problem)
+    widest = max(shared_bits(dtype) for dtype in formats)
+    if any(padded(dtype) for dtype in formats) or k > 32:
+        return 1024 // widest
+    return 32
 
 
 def with_most_stages(config: GemmConfig, most: int = 12) -> GemmConfig | None:
@@ -76,19 +104,27 @@ def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
     k = -(-problem.k // tile.k) * tile.k
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
     turns = -(-tiles // (sms // ctas))
+    bits_a, bits_b = (shared_bits(dtype) for dtype in operand_formats(problem))
     # Of 64 rows the tensor core's half stands idle.
-    multiply = max(tile.m / ctas, 128) * tile.n * k / _MULTIPLY_ADDS
-    load = (tile.m + tile.n) / ctas * k * 2 / _BYTES_FROM_L2
+    multiply = max(tile.m / ctas, 128) * tile.n * k / (_MULTIPLY_ADDS * RATE[kind_of(problem)])
+    load = (tile.m * bits_a + tile.n * bits_b) / 8 / ctas * k / _BYTES_FROM_L2
     return turns * (max(multiply, load) + _FIXED_CLOCKS / config.pipeline.accumulators)
 
 
-def select(problem: Problem, arch: str = "sm_100a", sms: int = SMS) -> GemmConfig:
-    """The configuration that the model ranks first; of equals the larger tile.
+def select(
+    problem: Problem, arch: str = "sm_100a", sms: int = SMS, fusion: Fusion | None = None, direct: bool = False
+) -> GemmConfig:
+    """The configuration that the model ranks first; of equals the larger tile. Raises ConfigError where no tile is valid.
 
     >>> select(Problem(m=8192, n=8192, k=8192)).name
     'sm_100a_bf16_pair256x256x64_stages6_acc2_static_group8_tma2'
     """
-    return min(
-        candidates(problem, arch, sms),
+    best = min(
+        candidates(problem, arch, sms, fusion, direct),
         key=lambda config: (modelled_clocks(config, sms), -config.tile.m * config.tile.n),
+        default=None,
     )
+    if best is None:
+        probe = GemmConfig(arch=arch, problem=problem, fusion=fusion or Fusion())
+        return probe.replace(store="direct", stages=1, tile_n=128, tile_k=slot_depth(problem, 128)).require_valid()
+    return best

@@ -20,7 +20,7 @@ from stridewright.kernels.blackwell_ladder import Rung
 from stridewright.kernels.blackwell_rules import cluster_ctas
 from stridewright.kernels.config import GemmConfig
 
-from .source import _INCLUDE, _comment, _step_source
+from .source import _INCLUDE, _activated, _comment, _step_source
 
 _FOLDER = "blackwell/"
 _TITLE = "// ========"
@@ -50,7 +50,12 @@ def generate(config: GemmConfig, rung: Rung | None = None) -> str:
     blocks.append(
         f"#define CLUSTER_ATTRIBUTE{f' __cluster_dims__({cluster}, 1, 1)' if (cluster := cluster_ctas(config)) > 1 else ''}"
     )
+    blocks.append(f'#define MULTIPLY_KIND "kind::{derivation.kind}"')
     blocks += _blocks(load_wrapper(derivation.fragment))
+    if config.fusion.uses_terms:
+        # What is applied is called by what finishes a sum, and needs nothing but the instructions.
+        blocks += _blocks(_activated(config.fusion, {"ptx.cuh", "types.cuh"}))
+        taken |= {"activations.cuh"}
     blocks += _assemble([_FOLDER + name for name in _parts(config, rung)], taken)
     return "\n\n".join([_header(derivation, rung).strip(), *used(blocks)]) + "\n"
 
@@ -112,14 +117,16 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
     body = rung.body if rung else "gemm.cuh"
     if body != "gemm.cuh":
         return [group, body]
+    terms = config.fusion.uses_terms
     return [
         group,
+        "finish.cuh" if terms else "finish_none.cuh",
         "rings.cuh",
         f"order_{config.schedule.order}.cuh",
         "cluster_alone.cuh" if config.cluster.m * config.cluster.n == 1 else "cluster_multicast.cuh",
         f"tiles_{config.schedule.launch}.cuh",
         f"epilogue_{config.epilogue.store}.cuh",
-        body,
+        "kernel_terms.cuh" if terms else "kernel_plain.cuh",
     ]
 
 
@@ -162,8 +169,9 @@ def _header(derivation: Derivation, rung: Rung | None) -> str:
         lines.append("a, b and d are dense: rows of K, K and N elements.")
         return "\n".join(_comment(line) for line in lines) + "\n"
     maps = derivation.tensor_maps(4096, 4096, 4096)
+    types = ", ".join(dict.fromkeys(one.dtype for one in (maps.a, maps.b, maps.d) if one is not None))
     lines += [
-        "Tensor maps, encoded by cuTensorMapEncodeTiled and passed by value (element strides 1, no interleave, zero fill, L2 promotion 128 B):",
+        f"Tensor maps, encoded by cuTensorMapEncodeTiled and passed by value ({types}, element strides 1, no interleave, zero fill, L2 promotion 128 B):",
         f"  tensor_map_a       dims {_dims('M', config.problem.a_major)}, box {maps.a.box}, swizzle {maps.a.swizzle}",
         f"  tensor_map_b       dims {_dims('N', config.problem.b_major)}, box {maps.b.box}, swizzle {maps.b.swizzle}",
     ]
@@ -176,6 +184,8 @@ def _header(derivation: Derivation, rung: Rung | None) -> str:
         ]
     else:
         lines.append("tensor_map_d and tensor_map_d_tail are not used: pass any 128 bytes.")
+    if config.fusion.uses_terms:
+        lines.append("terms is the struct Terms below, by value: what is added, scaled and applied.")
     return "\n".join(_comment(line) for line in lines) + "\n"
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stridewright.kernels.blackwell import ELEMENT_BYTES, Derivation, OperandTile
-from stridewright.kernels.blackwell_rules import ALIGNMENT_SLACK, PANEL_COLUMNS, TILE_SLOTS, panel_rows
+from stridewright.kernels.blackwell import Derivation, OperandTile
+from stridewright.kernels.blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, panel_rows
 from stridewright.layout import SwizzledLayout, idx2crd, left_inverse, size
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ def describe(derivation: Derivation, address: int) -> str:
         if use == "answers":
             return f"answer {within // 16}"
         if use == "staging of D":
-            panel = panel_rows(derivation.config) * PANEL_COLUMNS * ELEMENT_BYTES
+            panel = panel_rows(derivation.config) * PANEL_BYTES
             warp, buffer = divmod(within // panel, derivation.config.epilogue.buffers)
             return f"staging buffer {buffer} of epilogue warp {warp}, byte {within % panel}"
         if use not in ("tiles of A", "tiles of B"):
             return use
         operand = derivation.a if use == "tiles of A" else derivation.b
         slot, byte = divmod(within, operand.slot_bytes)
-        row, k = _coordinate(operand, byte // ELEMENT_BYTES)
+        row, k = _coordinate(operand, byte * 8 // operand.bits)
         return f"{operand.name}({row}, {k}) of slot {slot}"
     return ""
 

@@ -110,8 +110,10 @@ class Gemm:
                 )
         if cls is Gemm and GemmConfig(arch=arch).on_blackwell:
             from .blackwell_gemm import BlackwellGemm
+            from .blackwell_general import BlackwellGeneralGemm, asks_for_more
 
-            return object.__new__(BlackwellGemm)
+            more = asks_for_more(dict(zip(_NAMES, args, strict=False)) | options, config)
+            return object.__new__(BlackwellGeneralGemm if more else BlackwellGemm)
         if cls is Gemm and _beyond_plain(dict(zip(_NAMES, args, strict=False)) | options, config):
             from .general import GeneralGemm
 

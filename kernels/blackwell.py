@@ -33,16 +33,23 @@ from stridewright.layout.hardware import (
     swizzle_mode,
     tensor_memory_access,
 )
+from stridewright.layout.hardware.dtypes import data_type
 
-from .blackwell_rules import ALIGNMENT_SLACK, PANEL_COLUMNS, THREADS, ctas, panel_rows, shared_parts, swizzle_of
+from .blackwell_rules import ALIGNMENT_SLACK, THREADS, ctas, operand_swizzle, panel_rows, shared_parts
+from .blackwell_types import (
+    accumulator_of,
+    instruction_k,
+    kind_of,
+    operand_formats,
+    panel_columns,
+    result_bytes,
+    shared_bits,
+)
 from .config import GemmConfig
 from .hopper import Step, TensorMaps, byte_offsets
 
 Tile = Layout | SwizzledLayout
 
-ELEMENT_BYTES = 2
-INSTRUCTION_K = 16
-"""Elements of K that one tcgen05.mma of kind f16 takes (PTX ISA 9.1, table 39 of 9.7.16)."""
 EPILOGUE_WARPS = 4
 LANE = 1 << 16
 """One lane, in an address of tensor memory (PTX ISA 9.1, section 9.7.16.2)."""
@@ -55,6 +62,8 @@ class OperandTile:
     """An operand's tile in one CTA's shared memory: ``layout`` maps (row, k) to an element offset in its slot."""
 
     name: str
+    dtype: str
+    """The format as shared memory holds it: what lies padded there has a name of its own."""
     rows: int
     """Rows of M or N in a CTA's slot: of a pair's tile, each holds half."""
     major: str
@@ -63,7 +72,7 @@ class OperandTile:
     slot_bytes: int
     descriptor: int
     step_advance: Layout
-    """k-step of 16 elements -> what is added to the descriptor, in its units of 16 bytes."""
+    """k-step of one instruction, 32 bytes -> what is added to the descriptor, in its units of 16 bytes."""
     slice_rows: int
     """Rows that one CTA loads, for itself and for those of other tiles in its cluster that need the same."""
     slice_bytes: int
@@ -76,6 +85,15 @@ class OperandTile:
     box_step: int
     """Bytes from one box to the next, in a slot."""
     box_bytes: int
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element in shared memory, padding included."""
+        return shared_bits(self.dtype)
+
+    def bytes_of(self, elements: int) -> int:
+        """Bytes of so many elements in shared memory."""
+        return elements * self.bits // 8
 
 
 @dataclass(frozen=True)
@@ -124,6 +142,24 @@ class Derivation:
     steps: tuple[Step, ...]
 
     @property
+    def kind(self) -> str:
+        """The kind of tcgen05.mma.
+
+        >>> derive(GemmConfig(arch="sm_100a")).kind
+        'f16'
+        """
+        return kind_of(self.config.problem)
+
+    @property
+    def k_steps(self) -> int:
+        """Instructions for a slot of K.
+
+        >>> derive(GemmConfig(arch="sm_100a")).k_steps
+        4
+        """
+        return self.config.tile.k // instruction_k(self.config.problem)
+
+    @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory to ask for, alignment included."""
         return sum(part[2] for part in self.shared_map) + ALIGNMENT_SLACK
@@ -159,37 +195,42 @@ class Derivation:
         config = self.config
         problem = config.problem
 
-        def operand_map(tile: OperandTile, rows: int, row_bytes: int | None, dtype: str) -> TensorMap:
-            run = k if tile.major == "k" else rows
-            pitch = (run * ELEMENT_BYTES if row_bytes is None else row_bytes) // ELEMENT_BYTES
+        def operand_map(tile: OperandTile, rows: int, row_bytes: int | None) -> TensorMap:
+            run, bits = k if tile.major == "k" else rows, data_type(tile.dtype).bits
+            pitch = run if row_bytes is None else row_bytes * 8 // bits
             tensor = Layout((rows, k), (pitch, 1) if tile.major == "k" else (1, pitch))
-            return TensorMap.from_layouts(tensor, tile.box, dtype, arch=config.arch)
+            return TensorMap.from_layouts(tensor, tile.box, tile.dtype, arch=config.arch)
 
         d = d_tail = None
         if config.epilogue.store == "tma":
-            pitch = (n * ELEMENT_BYTES if d_row_bytes is None else d_row_bytes) // ELEMENT_BYTES
+            pitch = n if d_row_bytes is None else d_row_bytes // result_bytes(problem)
             tensor = Layout((m, n), (pitch, 1))
-            rows, columns = panel_rows(config), self.fragment.columns * self.fragment.pieces
-            full, tail = min(PANEL_COLUMNS, columns), columns % PANEL_COLUMNS
-            d = TensorMap.from_layouts(tensor, panel_tile(rows, full), problem.d, arch=config.arch)
-            narrow = panel_tile(rows, tail) if tail and tail != full else None
+            rows, columns, panel = (
+                panel_rows(config),
+                self.fragment.columns * self.fragment.pieces,
+                panel_columns(problem),
+            )
+            full, tail = min(panel, columns), columns % panel
+            d = TensorMap.from_layouts(tensor, panel_tile(rows, full, problem.d), problem.d, arch=config.arch)
+            narrow = panel_tile(rows, tail, problem.d) if tail and tail != full else None
             d_tail = d if narrow is None else TensorMap.from_layouts(tensor, narrow, problem.d, arch=config.arch)
         return TensorMaps(
-            a=operand_map(self.a, m, a_row_bytes, problem.a),
-            b=operand_map(self.b, n, b_row_bytes, problem.b),
+            a=operand_map(self.a, m, a_row_bytes),
+            b=operand_map(self.b, n, b_row_bytes),
             d=d,
             d_tail=d_tail,
         )
 
 
-def panel_tile(rows: int, columns: int) -> SwizzledLayout:
+def panel_tile(rows: int, columns: int, dtype: str = "bf16") -> SwizzledLayout:
     """A panel of D in shared memory under the 128-byte swizzle: (row, column) -> element offset, rows 128 bytes apart.
 
-    >>> print(panel_tile(32, 64), panel_tile(16, 48))
-    S<3,3,3> o ((8,4),(64,1)):((64,512),(1,0)) S<3,3,3> o (16,48):(64,1)
+    >>> print(panel_tile(32, 64), panel_tile(16, 48), panel_tile(32, 32, "f32"))
+    S<3,3,3> o ((8,4),(64,1)):((64,512),(1,0)) S<3,3,3> o (16,48):(64,1) S<3,2,3> o ((8,4),(32,1)):((32,256),(1,0))
     """
-    panel = smem_tile("128B", "k", "bf16", rows, PANEL_COLUMNS)
-    if columns < PANEL_COLUMNS:
+    width = 128 * 8 // data_type(dtype).bits
+    panel = smem_tile("128B", "k", dtype, rows, width)
+    if columns < width:
         panel = compose(panel, (rows, columns))
     if not isinstance(panel, SwizzledLayout):
         raise AssertionError(f"{panel} has no swizzle")
@@ -207,30 +248,33 @@ def operand_tile(name: str, rows: int, config: GemmConfig, swizzle: str | None =
     S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0)) 0x4000404000010000 4:2
     """
     problem, k = config.problem, config.tile.k
-    dtype, major = (problem.a, problem.a_major) if name == "A" else (problem.b, problem.b_major)
+    number = 0 if name == "A" else 1
+    dtype, major = operand_formats(problem)[number], (problem.a_major, problem.b_major)[number]
+    bits = shared_bits(dtype)
     slice_rows = rows // slices
     run = k if major == "k" else slice_rows
-    swizzle = swizzle_of(run) if swizzle is None else swizzle
-    span = max(swizzle_mode(swizzle).span, 16) // ELEMENT_BYTES
+    swizzle = operand_swizzle(dtype, major, run) if swizzle is None else swizzle
+    span = max(swizzle_mode(swizzle).span, 16) * 8 // bits
     order = (0, 1) if major == "k" else (1, 0)
     layout = smem_tile(swizzle, major, dtype, rows, k, order=order)
     box = smem_tile(swizzle, major, dtype, *((slice_rows, span) if major == "k" else (span, k)), order=order)
     return OperandTile(
         name=name,
+        dtype=dtype,
         rows=rows,
         major=major,
         swizzle=swizzle,
         layout=layout,
-        slot_bytes=_elements(layout) * ELEMENT_BYTES,
+        slot_bytes=_elements(layout) * bits // 8,
         descriptor=matrix_descriptor(layout, dtype=dtype, arch=config.arch, major=major, address=0),
         step_advance=k_advance(layout, dtype=dtype, arch=config.arch, major=major),
         slice_rows=slice_rows,
-        slice_bytes=int(plain(layout)(slice_rows % rows, 0)) * ELEMENT_BYTES,
+        slice_bytes=int(plain(layout)(slice_rows % rows, 0)) * bits // 8,
         box=box,
         boxes=run // span,
         box_span=span,
-        box_step=_elements(layout) * ELEMENT_BYTES * span // (k if major == "k" else rows),
-        box_bytes=_elements(box) * ELEMENT_BYTES,
+        box_step=_elements(layout) * span // (k if major == "k" else rows) * bits // 8,
+        box_bytes=_elements(box) * bits // 8,
     )
 
 
@@ -266,7 +310,11 @@ def fragment_of(config: GemmConfig) -> Fragment:
     rows, total = m // group, accumulator_columns(m, n, group)
     narrow = data_path(m, group) == "F"
     parts = 2 if narrow else 1
-    values = next(count for count in (32, 16, 8) if total % (count * parts) == 0)
+    # Of staged results a piece lies in one panel; beside sums that are finished, registers hold what finishes them.
+    most = 16 if config.fusion.uses_terms else 32
+    if config.epilogue.store == "tma":
+        most = min(most, panel_columns(config.problem) // parts)
+    values = next(count for count in (32, 16, 8) if total % (count * parts) == 0 and count <= most)
     access = tensor_memory_access("16x32bx2" if narrow else "32x32b", values)
     # (thread, bit of a register) -> lane * 2^21 + bit: every 32nd bit, in columns of 32 bits.
     bits = compose(access.value_id, access.registers)
@@ -306,23 +354,36 @@ def _divided(layout: Layout, by: int) -> Layout:
     return Layout(layout.shape, each(layout.stride))
 
 
+def chunk_of(config: GemmConfig, fragment: Fragment) -> int:
+    """Neighbouring results that a thread stores at a time: 16 bytes of them, or all it has.
+
+    >>> config = GemmConfig(arch="sm_100a")
+    >>> chunk_of(config, fragment_of(config))
+    8
+    """
+    return min(16 // result_bytes(config.problem), fragment.values)
+
+
 def staging_rows(config: GemmConfig, fragment: Fragment) -> SwizzledLayout:
-    """(lane, chunk of 8 values, piece of the panel) -> byte offset in the warp's panel of the chunk's 16 bytes.
+    """(lane, chunk of 16 bytes, piece of the panel) -> byte offset in the warp's panel of the chunk.
 
     >>> config = GemmConfig(arch="sm_100a")
     >>> print(staging_rows(config, fragment_of(config)))
     S<3,4,3> o (32,4,2):(128,16,64)
     """
-    rows, group = config.tile.m // ctas(config), panel_rows(config)
-    pieces = PANEL_COLUMNS // fragment.columns
+    dtype, size, width = config.problem.d, result_bytes(config.problem), panel_columns(config.problem)
+    rows, group, chunk = config.tile.m // ctas(config), panel_rows(config), chunk_of(config, fragment)
+    pieces = width // fragment.columns
     lanes, value = fragment.place[0], fragment.place[2]
     if value != Layout(fragment.values):
         raise AssertionError(f"values of {fragment.place} are not side by side")
-    wide = Layout((lanes.shape, fragment.values // 8, pieces), (lanes.stride, 8, fragment.columns if pieces > 1 else 0))
+    wide = Layout(
+        (lanes.shape, fragment.values // chunk, pieces), (lanes.stride, chunk, fragment.columns if pieces > 1 else 0)
+    )
     # Of one warp, hence rows below `group`: the accumulator's map without what is beyond a panel.
     element = compose(left_inverse(_wide_accumulator(config)), wide)
-    panel_element = compose(Layout((group, rows // group, PANEL_COLUMNS), (1, 0, group)), element)
-    addresses: SwizzledLayout = compose(byte_offsets(panel_tile(group, PANEL_COLUMNS)), panel_element)
+    panel_element = compose(Layout((group, rows // group, width), (1, 0, group)), element)
+    addresses: SwizzledLayout = compose(byte_offsets(panel_tile(group, width, dtype), size), panel_element)
     return addresses
 
 
@@ -330,7 +391,7 @@ def _wide_accumulator(config: GemmConfig) -> Layout:
     """The accumulator's layout with columns enough for a panel, for tiles narrower than one."""
     group = ctas(config)
     halves = 2 if data_path(config.tile.m, group) == "B" else 1
-    return accumulator_layout(config.tile.m, max(config.tile.n, PANEL_COLUMNS * halves), group)
+    return accumulator_layout(config.tile.m, max(config.tile.n, panel_columns(config.problem) * halves), group)
 
 
 def worst_report(addresses: SwizzledLayout) -> BankReport:
@@ -375,7 +436,7 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
     fragment = fragment_of(config)
     staging = addresses = report = None
     if config.epilogue.store == "tma":
-        staging = panel_tile(panel_rows(config), PANEL_COLUMNS)
+        staging = panel_tile(panel_rows(config), panel_columns(problem), problem.d)
         addresses = staging_rows(config, fragment)
         report = worst_report(addresses)
     offset, shared_map = 0, []
@@ -389,7 +450,15 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
         a=a,
         b=b,
         instruction_descriptor=instruction_descriptor(
-            "f16", tile.m, tile.n, problem.a, problem.b, "f32", problem.a_major, problem.b_major, cta_group=group
+            kind_of(problem),
+            tile.m,
+            tile.n,
+            problem.a,
+            problem.b,
+            accumulator_of(problem),
+            problem.a_major,
+            problem.b_major,
+            cta_group=group,
         ),
         plan=plan,
         accumulator=accumulator_layout(tile.m, tile.n, group),

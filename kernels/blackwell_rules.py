@@ -10,15 +10,26 @@ from collections.abc import Iterator
 from typing import get_args
 
 from stridewright.layout.hardware import accumulator_columns, data_path, swizzle_modes
-from stridewright.layout.hardware.instruction_descriptors import legal_m
+from stridewright.layout.hardware.instruction_descriptors import legal_m, legal_n
 from stridewright.layout.hardware.tensor_memory import COLUMNS
 from stridewright.layout.hardware.tensor_memory_plan import ALLOC_SHARED_BYTES, MINIMUM_COLUMNS
 
-from .config import GemmConfig, Launch, Problem, Split, Violation, is_size
+from .blackwell_types import (
+    KIND_OF,
+    OPERANDS,
+    PADDED_K,
+    RESULTS,
+    contiguous_unit,
+    kind_of,
+    operand_formats,
+    padded,
+    result_bytes,
+    shared_bits,
+)
+from .config import RESULT_FORMATS, GemmConfig, Launch, Problem, Split, Violation, is_size
+from .fusion import fusion_problems
 
 ARCHITECTURES = ("sm_100a", "sm_103a")
-
-DTYPES = ("bf16", "f16")
 
 SHARED_LIMIT = 232_448 - ALLOC_SHARED_BYTES
 """Bytes of dynamic shared memory a CTA can ask for: 227 KiB (CUDA C++ Programming Guide, compute capability 10.0), less
@@ -27,8 +38,8 @@ what ptxas keeps in a kernel that allocates tensor memory."""
 ALIGNMENT_SLACK = 1024
 """Bytes asked for beyond the map, so that the tiles can start at a multiple of 1024: the swizzle acts on address bits."""
 
-PANEL_COLUMNS = 64
-"""Columns of a panel of D in shared memory: 64 elements of 2 bytes are the 128 bytes of the swizzle's span."""
+PANEL_BYTES = 128
+"""Bytes of a row of a panel of D in shared memory: the span of the widest swizzle."""
 
 TILE_ROWS = {1: legal_m("f16", 1), 2: legal_m("f16", 2)}
 """M of an instruction by the CTAs that share it; a tile is one instruction wide and high."""
@@ -69,9 +80,12 @@ def name(config: GemmConfig) -> str:
     store = config.epilogue.store + (str(config.epilogue.buffers) if config.epilogue.store == "tma" else "")
     cluster = "" if config.cluster.m * config.cluster.n == 1 else f"_cluster{config.cluster.m}x{config.cluster.n}"
     majors = "".join(f"_{operand}mn" for operand in "ab" if getattr(problem, f"{operand}_major") == "mn")
+    types = problem.a if problem.a == problem.b else f"{problem.a}x{problem.b}"
+    types += f"_{problem.d}" if problem.d != problem.a else ""
+    terms = f"_{config.fusion.name}" if config.fusion.uses_terms else ""
     return (
-        f"{config.arch}_{problem.a}_{'pair' if config.cluster.pair else ''}{tile.m}x{tile.n}x{tile.k}{cluster}_stages{config.pipeline.stages}"
-        f"_acc{config.pipeline.accumulators}_{schedule.launch}_{order}_{store}{majors}"
+        f"{config.arch}_{types}_{'pair' if config.cluster.pair else ''}{tile.m}x{tile.n}x{tile.k}{cluster}_stages{config.pipeline.stages}"
+        f"_acc{config.pipeline.accumulators}_{schedule.launch}_{order}_{store}{majors}{terms}"
     )
 
 
@@ -93,14 +107,25 @@ def panel_rows(config: GemmConfig) -> int:
     return 16 if data_path(config.tile.m, ctas(config)) == "F" else 32
 
 
-def swizzle_of(run: int) -> str:
-    """The widest swizzle mode whose span divides a contiguous run of so many 16-bit elements.
+def swizzle_of(run: int, bits: int = 16) -> str:
+    """The widest swizzle mode whose span divides a contiguous run of so many elements, of ``bits`` each in shared memory.
 
-    >>> swizzle_of(64), swizzle_of(96), swizzle_of(48), swizzle_of(8)
-    ('128B', '64B', '32B', 'none')
+    >>> swizzle_of(64), swizzle_of(96), swizzle_of(48), swizzle_of(8), swizzle_of(128, 8), swizzle_of(64, 8)
+    ('128B', '64B', '32B', 'none', '128B', '64B')
     """
     spans = {mode.span: mode.name for mode in swizzle_modes() if mode.name in ("128B", "64B", "32B")}
-    return next((name for span, name in sorted(spans.items(), reverse=True) if run * 2 % span == 0), "none")
+    return next((name for span, name in sorted(spans.items(), reverse=True) if run * bits // 8 % span == 0), "none")
+
+
+def operand_swizzle(dtype: str, major: str, run: int) -> str:
+    """The swizzle of an operand whose contiguous run in a slot has so many elements. MN-major 32-bit elements have one mode
+    only (PTX ISA 9.1, section 9.7.16.4.1).
+
+    >>> operand_swizzle("bf16", "k", 64), operand_swizzle("tf32", "mn", 128)
+    ('128B', '128B_atom_32B')
+    """
+    bits = shared_bits(dtype)
+    return "128B_atom_32B" if major == "mn" and bits == 32 else swizzle_of(run, bits)
 
 
 def tile_readers(config: GemmConfig) -> int:
@@ -122,13 +147,14 @@ def shared_parts(config: GemmConfig) -> dict[str, int]:
     """
     tile, stages, group = config.tile, config.pipeline.stages, ctas(config)
     warps = EPILOGUE_THREADS // 32
+    bits_a, bits_b = (shared_bits(dtype) for dtype in operand_formats(config.problem))
     controlled = config.schedule.launch == "clc"
     staged = config.epilogue.store == "tma"
     parts = {
-        "tiles of A": stages * tile.m // group * tile.k * 2,
+        "tiles of A": stages * tile.m // group * tile.k * bits_a // 8,
         # The swizzle acts on address bits: what is staged begins at a multiple of 1024.
-        "tiles of B": -(-stages * tile.n // group * tile.k * 2 // 1024) * 1024,
-        "staging of D": warps * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
+        "tiles of B": -(-stages * tile.n // group * tile.k * bits_b // 8 // 1024) * 1024,
+        "staging of D": warps * config.epilogue.buffers * panel_rows(config) * PANEL_BYTES if staged else 0,
         "barriers": 16 * (stages + config.pipeline.accumulators + (TILE_SLOTS if controlled else 0)),
     }
     if controlled:
@@ -142,8 +168,12 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     >>> [str(one) for one in violations(GemmConfig(arch="sm_100a").replace(tile_m=256, stages=2))]
     ['tile_m=256: one CTA multiplies 64 or 128 rows at a time; nearest 128, or pair=True for two CTAs']
     """
-    yield from problem_violations(config.problem)
+    wrong = list(problem_violations(config.problem, config.arch))
+    yield from wrong
     yield from _not_of_this_family(config)
+    yield from _fusion_violations(config)
+    if any(one.parameter in ("a", "b", "d") for one in wrong):
+        return  # what follows counts bytes and elements of these formats
     tile_wrong = list(_tile_violations(config))
     yield from tile_wrong
     schedule, epilogue = config.schedule, config.epilogue
@@ -170,39 +200,42 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     if epilogue.store == "tma" and not 1 <= epilogue.buffers <= 4:
         yield Violation(parameter="buffers", value=epilogue.buffers, rule="must be from 1 to 4 panels")
         return
-    n = config.problem.n
-    if epilogue.store == "tma" and is_size(n) and n is not None and n % 8:
-        yield Violation(
-            parameter="store",
-            value="'tma'",
-            rule=f"TMA stores whole 16-byte chunks, and a row of D has n * 2 = {n * 2} bytes: it would write past the row's end",
-            fix='"direct" works',
-        )
+    if not tile_wrong and epilogue.store == "tma":
+        yield from _store_violations(config)
     if not tile_wrong and schedule.launch in get_args(Launch):
         yield from _capacity_violations(config)
 
 
-def problem_violations(problem: Problem) -> Iterator[Violation]:
+def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Violation]:
     """The rules for what is computed.
 
-    >>> [str(one) for one in problem_violations(Problem(m=4, n=8, k=12))]
-    ['k=12: must be a multiple of 8: TMA wants rows of A (K-major) and B (K-major) to start at multiples of 16 bytes; nearest 8, 16: pad with zeros, which changes no result']
+    >>> [str(one) for one in problem_violations(Problem(a="e4m3", b="bf16"))]
+    ["b='bf16': no kind of tcgen05.mma multiplies it with e4m3; b may be e4m3, e5m2, e2m3, e3m2 or e2m1"]
     """
-    for name in ("a", "b", "d"):
-        if getattr(problem, name) not in DTYPES:
+    for name, formats in (("a", OPERANDS), ("b", OPERANDS), ("d", RESULT_FORMATS)):
+        dtype = getattr(problem, name)
+        if dtype not in formats:
+            hint = 'float32 operands are multiplied as "tf32" (10 fraction bits)' if dtype == "f32" else ""
             yield Violation(
                 parameter=name,
-                value=repr(getattr(problem, name)),
-                rule=f"this type has no Blackwell kernel yet; there is {_or(DTYPES)}",
+                value=repr(dtype),
+                rule=f"this type has no Blackwell kernel; there is {_or(formats)}",
+                fix=hint,
             )
-    if problem.a in DTYPES and problem.b in DTYPES and problem.a != problem.b:
-        yield Violation(parameter="b", value=repr(problem.b), rule=f"kind f16 takes one type for A ({problem.a}) and B")
+    if problem.a in OPERANDS and problem.b in OPERANDS:
+        yield from _mixture_violations(problem, arch)
     for name in ("a_major", "b_major"):
-        if getattr(problem, name) not in ("k", "mn"):
+        major, dtype = getattr(problem, name), getattr(problem, name[0])
+        if major not in ("k", "mn"):
+            yield Violation(
+                parameter=name, value=repr(major), rule='must be "k" (rows of K contiguous elements) or "mn"'
+            )
+        elif major == "mn" and dtype in ("e2m3", "e3m2", "e2m1"):
             yield Violation(
                 parameter=name,
-                value=repr(getattr(problem, name)),
-                rule='must be "k" (rows of K contiguous elements) or "mn"',
+                value=repr(major),
+                rule=f"tcgen05 reads {dtype} only K-major (PTX ISA 9.1, section 9.7.16.4: 4- and 6-bit types)",
+                fix='pass it K-major ("k")',
             )
     for name in ("m", "n", "k"):
         size = getattr(problem, name)
@@ -214,17 +247,78 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             yield Violation(parameter=name, value=size, rule="must be at least 1")
         elif size >= 2**31:
             yield Violation(parameter=name, value=size, rule="must be below 2^31 (TMA coordinates are 32-bit signed)")
-        elif size % 8 and (operands := _contiguous_along(problem, name)):
-            near = ", ".join(str(one) for one in (size // 8 * 8, (size // 8 + 1) * 8) if one)
+    for name in "ab":
+        if problem.k is not None and is_size(problem.k) and getattr(problem, name) in ("e2m3", "e3m2", "e2m1"):
+            yield from _padded_violations(problem, name)
+
+
+def _mixture_violations(problem: Problem, arch: str) -> Iterator[Violation]:
+    """What of the formats does not go together."""
+    kind = kind_of(problem)
+    if not kind:
+        same = KIND_OF[problem.a]
+        may = [problem.a] if same == "f16" else [dtype for dtype, own in KIND_OF.items() if own == same]
+        yield Violation(
+            parameter="b",
+            value=repr(problem.b),
+            rule=f"no kind of tcgen05.mma multiplies it with {problem.a}",
+            fix=f"b may be {_or(may)}",
+        )
+        return
+    if kind == "i8" and arch == "sm_103a":
+        yield Violation(
+            parameter="a",
+            value=repr(problem.a),
+            rule="sm_103a has no kind::i8 (ptxas 13.0 refuses it)",
+            fix="arch='sm_100a' has it; e4m3 holds whole numbers up to 16",
+        )
+    if problem.d in RESULT_FORMATS and problem.d not in RESULTS[kind]:
+        yield Violation(
+            parameter="d",
+            value=repr(problem.d),
+            rule=f"is what sums of s8 and u8 are, and a is {problem.a}",
+            fix='d="f32"',
+        )
+
+
+def _padded_violations(problem: Problem, name: str) -> Iterator[Violation]:
+    if problem.k is not None and problem.k % PADDED_K:
+        yield Violation(
+            parameter="k",
+            value=problem.k,
+            rule=f"must be a multiple of {PADDED_K}: the copy engine takes rows of {name.upper()} ({getattr(problem, name)}) in "
+            f"boxes of {PADDED_K} elements (cuTensorMapEncodeTiled)",
+            fix=f"nearest {', '.join(map(str, _around(problem.k, PADDED_K)))}: pad with zeros, which changes no result",
+        )
+
+
+def plain_violations(problem: Problem) -> Iterator[Violation]:
+    """The rules for operands that the copy engine reads where they lie, without copies to padded rows.
+
+    >>> [str(one) for one in plain_violations(Problem(m=4, n=8, k=12))]
+    ['k=12: must be a multiple of 8: TMA wants rows of A (K-major) and B (K-major) to start at multiples of 16 bytes; nearest 8, 16: pad with zeros, which changes no result']
+    """
+    units = dict(zip("ab", map(contiguous_unit, operand_formats(problem)), strict=True))
+    for name in ("m", "n", "k"):
+        size = getattr(problem, name)
+        operands = _contiguous_along(problem, name)
+        if not is_size(size) or size is None or not operands:
+            continue
+        unit = max(units[operand[0].lower()] for operand in operands)
+        if size % unit:
             yield Violation(
                 parameter=name,
                 value=size,
-                rule=f"must be a multiple of 8: TMA wants rows of {operands} to start at multiples of 16 bytes",
-                fix=f"nearest {near}: pad with zeros, which changes no result",
+                rule=f"must be a multiple of {unit}: TMA wants rows of {' and '.join(operands)} to start at multiples of 16 bytes",
+                fix=f"nearest {', '.join(map(str, _around(size, unit)))}: pad with zeros, which changes no result",
             )
 
 
-def _contiguous_along(problem: Problem, name: str) -> str:
+def _around(size: int, unit: int) -> list[int]:
+    return [one for one in (size // unit * unit, (size // unit + 1) * unit) if one]
+
+
+def _contiguous_along(problem: Problem, name: str) -> list[str]:
     """The operands whose contiguous rows run along that size."""
     found = []
     for operand, major, rows in (("A", problem.a_major, "m"), ("B", problem.b_major, "n")):
@@ -232,7 +326,7 @@ def _contiguous_along(problem: Problem, name: str) -> str:
             found.append(f"{operand} (K-major)")
         if name == rows and major == "mn":
             found.append(f"{operand} (MN-major)")
-    return " and ".join(found)
+    return found
 
 
 def _not_of_this_family(config: GemmConfig) -> Iterator[Violation]:
@@ -247,8 +341,6 @@ def _not_of_this_family(config: GemmConfig) -> Iterator[Violation]:
         ("hint_b", config.pipeline.hint_b, "none"),
         ("split_kind", config.split.kind, Split().kind),
         ("specialize", config.specialize, ""),
-        ("fusion", config.fusion.name, ""),
-        ("promote", config.pipeline.promote, 0),
         ("form", config.problem.form, "one"),
     ):
         if value != default:
@@ -258,6 +350,98 @@ def _not_of_this_family(config: GemmConfig) -> Iterator[Violation]:
                 rule="is a parameter of the Hopper kernels; the Blackwell ones have fixed roles",
                 fix=f"leave it at {default!r}",
             )
+
+
+def _fusion_violations(config: GemmConfig) -> Iterator[Violation]:
+    """What is done to the sums beside what these kernels do."""
+    fusion = config.fusion
+    for parameter, value, rule, fix in fusion_problems(fusion):
+        yield Violation(parameter=parameter, value=value, rule=rule, fix=fix)
+    if fusion.gated:
+        yield Violation(
+            parameter="gated",
+            value=True,
+            rule="pairs of columns have no Blackwell kernel yet",
+            fix='gated=False, or arch="sm_90a"',
+        )
+    if fusion.scale_a == "block" or fusion.scale_b == "block":
+        yield Violation(
+            parameter="scale_a" if fusion.scale_a == "block" else "scale_b",
+            value="'block'",
+            rule="float32 scales of blocks of K have no Blackwell kernel: its tensor cores scale by themselves",
+            fix='"row", or formats with scales of their own',
+        )
+    if config.pipeline.promote:
+        yield Violation(
+            parameter="promote",
+            value=config.pipeline.promote,
+            rule="sums are float32 in tensor memory, with nothing to be promoted to",
+            fix="leave it at 0",
+        )
+
+
+def _store_violations(config: GemmConfig) -> Iterator[Violation]:
+    """What TMA stores ask for, of sizes and of tiles."""
+    problem, size = config.problem, result_bytes(config.problem)
+    n = problem.n
+    if is_size(n) and n is not None and n * size % 16:
+        yield Violation(
+            parameter="store",
+            value="'tma'",
+            rule=f"TMA stores whole 16-byte chunks, and a row of D has n * {size} = {n * size} bytes: it would write past the row's end",
+            fix='"direct" works',
+        )
+    group = ctas(config)
+    parts = 2 if data_path(config.tile.m, group) == "F" else 1
+    columns = accumulator_columns(config.tile.m, config.tile.n, group) // parts
+    if columns * size % 16:
+        step = 16 // size * config.tile.n // columns
+        yield Violation(
+            parameter="tile_n",
+            value=config.tile.n,
+            rule=f"with a staged D of {problem.d} a thread writes whole 16-byte chunks: must be a multiple of {step} here",
+            fix=f'nearest {", ".join(map(str, _around(config.tile.n, step)))}, or store="direct"',
+        )
+
+
+def _operand_violations(config: GemmConfig) -> Iterator[Violation]:
+    """What the formats and majors ask of a tile."""
+    tile, problem, group = config.tile, config.problem, ctas(config)
+    kind = kind_of(problem)
+    for name, dtype, rows, slices in (
+        ("A", operand_formats(problem)[0], tile.m // group, config.cluster.n),
+        ("B", operand_formats(problem)[1], tile.n // group, config.cluster.m),
+    ):
+        parameter = "tile_m" if name == "A" else "tile_n"
+        if getattr(problem, f"{name.lower()}_major") == "mn":
+            unit = 32 if shared_bits(dtype) == 32 else 128 // shared_bits(dtype)
+            if rows // slices % unit:
+                yield Violation(
+                    parameter=parameter,
+                    value=getattr(tile, parameter[-1]),
+                    rule=f"MN-major {dtype} lies in runs of {unit} rows, and a CTA loads {rows // slices} rows of {name}",
+                    fix=f"a multiple of {unit * slices * group} works",
+                )
+        if padded(dtype) and tile.k % PADDED_K:
+            yield Violation(
+                parameter="tile_k",
+                value=tile.k,
+                rule=f"the copy engine brings {dtype} in boxes of {PADDED_K} elements",
+                fix=f"a multiple of {PADDED_K} works",
+            )
+    wide = legal_n(kind, group)
+    step = 16 * group if problem.b_major == "mn" and shared_bits(operand_formats(problem)[1]) == 8 else 1
+    if tile.n not in wide or tile.n % step:
+        allowed = [n for n in wide if n % 16 == 0 and n % step == 0]
+        near = sorted(sorted(allowed, key=lambda n: abs(n - tile.n))[:2])
+        yield Violation(
+            parameter="tile_n",
+            value=tile.n,
+            rule=f"kind::{kind} of {'a pair' if group == 2 else 'one CTA'}"
+            + (" with an MN-major B of 8 bits" if step > 1 else "")
+            + f" takes multiples of {allowed[1] - allowed[0]} (PTX ISA 9.1, table 39)",
+            fix=f"nearest {', '.join(map(str, near))}",
+        )
 
 
 def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
@@ -299,6 +483,8 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be a multiple of 16 from 16 to 256 (tcgen05.mma N; with M = 128 NVIDIA's kernels take no step of 8)",
             fix=f"nearest {', '.join(map(str, sorted(widths)))}",
         )
+    elif tile.m in TILE_ROWS[group]:
+        yield from _operand_violations(config)
     if tile.k not in SLOT_DEPTHS:
         yield Violation(parameter="tile_k", value=tile.k, rule=f"must be {_or(map(str, SLOT_DEPTHS))} elements of K")
     if not 1 <= config.pipeline.stages <= MAXIMUM_STAGES:

@@ -16,7 +16,8 @@ from stridewright.layout.hardware import (
 )
 from stridewright.layout.hardware.tensor_memory import data_path
 
-from .blackwell_rules import ALIGNMENT_SLACK, PANEL_COLUMNS, TILE_SLOTS, cluster_ctas, panel_rows, tile_readers
+from .blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, cluster_ctas, panel_rows, tile_readers
+from .blackwell_types import accumulator_of, instruction_k, panel_columns, result_bytes
 from .hopper import AddressFunction, Constant, Step, byte_offsets
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def steps(derivation: Derivation) -> Iterator[Step]:
     ['The tile, and who computes it', 'A slot of A', 'A slot of B']
     """
     yield _tile_step(derivation)
+    if derivation.config.fusion.uses_terms:
+        yield _fusion_step(derivation)
     yield _operand_step(derivation, derivation.a)
     yield _operand_step(derivation, derivation.b)
     yield _tensor_memory_step(derivation)
@@ -66,6 +69,7 @@ def _tile_step(derivation: Derivation) -> Step:
         Constant("int", "TILE_M", tile.m),
         Constant("int", "TILE_N", tile.n),
         Constant("int", "TILE_K", tile.k),
+        Constant("int", "K_STEPS", derivation.k_steps),
         Constant("int", "CTAS", ctas),
         Constant("int", "CLUSTER_M", config.cluster.m),
         Constant("int", "CLUSTER_N", config.cluster.n),
@@ -78,7 +82,8 @@ def _tile_step(derivation: Derivation) -> Step:
         Constant("int", "ACCUMULATORS", config.pipeline.accumulators),
         Constant("int", "THREADS", derivation.threads),
         Constant("int", "EPILOGUE_WARPS", 4),
-        Constant("bool", "D_IS_BF16", int(config.problem.d == "bf16")),
+        Constant("Format", "D_FORMAT", _format(config.problem.d)),
+        Constant("bool", "INTEGER", int(accumulator_of(config.problem) == "s32")),
     ]
     if schedule.order == "grouped":
         constants.append(Constant("int", "GROUP_M", schedule.group_m))
@@ -93,12 +98,42 @@ def _tile_step(derivation: Derivation) -> Step:
     return Step(title="The tile, and who computes it", notes=tuple(notes), constants=tuple(constants))
 
 
+def _format(dtype: str) -> str:
+    return f"FORMAT_{dtype.upper()}"
+
+
+def _fusion_step(derivation: Derivation) -> Step:
+    fusion = derivation.config.fusion
+    words = fusion.expression or fusion.activation
+    constants = [
+        Constant("bool", "ALPHA", int(fusion.alpha)),
+        Constant("bool", "HAS_C", int(bool(fusion.c))),
+        Constant("Format", "C_FORMAT", _format(fusion.c or "f32")),
+        Constant("Bias", "BIAS", f"BIAS_{fusion.bias.upper() or 'NONE'}"),
+        Constant("Format", "BIAS_FORMAT", _format(fusion.bias_format)),
+        Constant("bool", "AUX", int(fusion.aux)),
+        Constant("bool", "AMAX", int(fusion.amax)),
+        Constant("Scales", "SCALES_A", f"SCALES_{fusion.scale_a.upper() or 'NONE'}"),
+        Constant("Scales", "SCALES_B", f"SCALES_{fusion.scale_b.upper() or 'NONE'}"),
+        Constant("bool", "SCALE_D", int(fusion.scale_d)),
+    ]
+    return Step(
+        title="What is done to the sums",
+        notes=(
+            "acc is a sum times the scales of its rows; x = alpha * acc + beta * C + bias; then "
+            + ("nothing" if words == "none" else words)
+            + " is applied, then the factor of D.",
+        ),
+        constants=tuple(constants),
+    )
+
+
 def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
     config, name = derivation.config, operand.name
     rows, letter = ("m", "M") if name == "A" else ("n", "N")
     layouts = [(f"({rows}, k) -> element of the slot", str(operand.layout))]
-    if isinstance(operand.layout, SwizzledLayout) and operand.swizzle == "128B":
-        layouts.append(("the same in bytes", str(byte_offsets(operand.layout))))
+    if isinstance(operand.layout, SwizzledLayout) and operand.swizzle == "128B" and operand.bits >= 8:
+        layouts.append(("the same in bytes", str(byte_offsets(operand.layout, operand.bits // 8))))
     inner, outer = operand.box_span, operand.slice_rows if operand.major == "k" else config.tile.k
     slices = operand.rows // operand.slice_rows
     along = "K" if operand.major == "k" else letter
@@ -111,13 +146,13 @@ def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
         title=f"A slot of {name}",
         layouts=tuple(layouts),
         notes=(
-            f"{operand.rows} rows of {letter} in each CTA, {operand.major.upper()}-major, swizzle {operand.swizzle}."
+            f"{operand.rows} rows of {letter} in each CTA, {operand.dtype}, {operand.major.upper()}-major, swizzle {operand.swizzle}."
             + (f" {slices} CTAs load a slice of {operand.slice_rows} each, for all of them." if slices > 1 else ""),
             f"TMA: {operand.boxes} x box {inner} x {outer} elements, one after another along {along}; the barrier expects "
             f"{operand.slot_bytes} bytes, also where the box leaves the tensor.",
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}.",
             *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, config.arch).explain().splitlines()),
-            "Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:",
+            f"Each k-step of {instruction_k(config.problem)} elements adds to the descriptor, in its units of 16 bytes:",
             f"  step -> {operand.step_advance}",
         ),
         constants=(
@@ -156,7 +191,7 @@ def _tensor_memory_step(derivation: Derivation) -> Step:
         notes=(
             f'Layout {letter} (PTX ISA, "tcgen05 data path layout"). {derivation.plan.explain().splitlines()[0]}:',
             *(line for line in derivation.plan.explain().splitlines()[1:]),
-            f"Instruction descriptor {word:#010x}: {decode_instruction_descriptor(word).explain()}.",
+            f"Instruction descriptor {word:#010x}: {decode_instruction_descriptor(word, derivation.kind).explain()}.",
         ),
         constants=(
             Constant("int", "TMEM_COLUMNS", derivation.plan.columns),
@@ -199,6 +234,8 @@ def _shared_step(derivation: Derivation) -> Step:
 
 
 def _fragment_step(derivation: Derivation) -> Step:
+    from .blackwell import chunk_of
+
     fragment = derivation.fragment
     access = tensor_memory_access(fragment.shape, fragment.values)
     return Step(
@@ -219,6 +256,9 @@ def _fragment_step(derivation: Derivation) -> Step:
             Constant("int", "VALUES", fragment.values),
             Constant("int", "PIECES", fragment.pieces),
             Constant("int", "PIECE_COLUMNS", fragment.columns),
+            # What finishes sums needs registers of its own, which code for several pieces at a time would take.
+            Constant("int", "PIECES_UNROLLED", 1 if derivation.config.fusion.uses_terms else fragment.pieces),
+            Constant("int", "CHUNK", chunk_of(derivation.config, fragment)),
         ),
         functions=(
             AddressFunction("warp_lanes", ("warp",), fragment.place[1], "lane << 16"),
@@ -234,23 +274,24 @@ def _staging_step(derivation: Derivation) -> Step:
     if staging is None or addresses is None or report is None:
         raise AssertionError("a staged epilogue has a staging layout")
     rows, columns = panel_rows(config), fragment.columns * fragment.pieces
-    tail = columns % PANEL_COLUMNS
+    width, size = panel_columns(config.problem), result_bytes(config.problem)
+    tail = columns % width
     return Step(
         title="From registers to D, through shared memory",
         layouts=(
             ("a warp's panel of D: (row, column) -> element", str(staging)),
-            ("(lane, chunk of 8 values, piece of the panel) -> byte of its 16 bytes", str(addresses)),
+            (f"(lane, chunk of {16 // size} values, piece of the panel) -> byte of its 16 bytes", str(addresses)),
         ),
         notes=(
             f"Bank conflicts: {report.wavefronts} wavefronts a store, {report.ideal} are ideal, for every chunk and piece"
             + (": none." if report.ratio == 1 else f": ratio {report.ratio:g}."),
-            f"TMA store: box {min(PANEL_COLUMNS, columns)} x {rows}, swizzle 128B"
+            f"TMA store: box {min(width, columns)} x {rows}, swizzle 128B"
             + (f"; the last panel is {tail} columns wide and has a map of its own." if tail else "."),
         ),
         constants=(
-            Constant("int", "PANEL_PIECES", PANEL_COLUMNS // fragment.columns),
+            Constant("int", "PANEL_PIECES", width // fragment.columns),
             Constant("int", "TAIL_COLUMNS", tail),
-            Constant("int", "PANEL_BYTES", rows * 2 * PANEL_COLUMNS),
+            Constant("int", "PANEL_BYTES", rows * PANEL_BYTES),
             Constant("int", "STAGING_BUFFERS", config.epilogue.buffers),
         ),
         functions=(AddressFunction("staging_offset", ("lane", "chunk", "piece"), addresses, "bytes"),),

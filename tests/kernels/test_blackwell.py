@@ -7,10 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from stridewright.kernels.blackwell import ELEMENT_BYTES, derive, fragment_of
+from stridewright.kernels.blackwell import derive, fragment_of
 from stridewright.kernels.blackwell_ladder import rungs
-from stridewright.kernels.blackwell_rules import PANEL_COLUMNS, SHARED_LIMIT, panel_rows
+from stridewright.kernels.blackwell_rules import SHARED_LIMIT, panel_rows, plain_violations
+from stridewright.kernels.blackwell_types import instruction_k, panel_columns, result_bytes
 from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
 from stridewright.layout.hardware import (
     accumulator_layout,
     decode_instruction_descriptor,
@@ -40,6 +42,31 @@ CONFIGS = [
 ]
 
 
+TYPES = [
+    BASE.replace(
+        pair=pair, tile_m=m, tile_n=n, tile_k=k, problem=Problem(a=a, b=b, d=d, a_major=a_major, b_major=b_major)
+    )
+    for a, b, d, k, (pair, m), n, (a_major, b_major) in (
+        ("tf32", "tf32", "f32", 32, FORMS[0], 96, MAJORS[0]),
+        ("tf32", "tf32", "bf16", 64, FORMS[1], 96, MAJORS[3]),
+        ("tf32", "tf32", "f32", 32, FORMS[2], 192, MAJORS[1]),
+        ("tf32", "tf32", "s8", 32, FORMS[3], 64, MAJORS[2]),
+        ("e4m3", "e4m3", "bf16", 128, FORMS[0], 96, MAJORS[3]),
+        ("e4m3", "e5m2", "e4m3", 64, FORMS[0], 32, MAJORS[0]),
+        ("e5m2", "e4m3", "f32", 256, FORMS[1], 112, MAJORS[2]),
+        ("e5m2", "e5m2", "e5m2", 32, FORMS[2], 160, MAJORS[3]),
+        ("e4m3", "e4m3", "e4m3", 128, FORMS[3], 256, MAJORS[1]),
+        ("s8", "s8", "s32", 128, FORMS[0], 80, MAJORS[0]),
+        ("s8", "u8", "s8", 64, FORMS[1], 48, MAJORS[1]),
+        ("u8", "u8", "bf16", 128, FORMS[2], 64, MAJORS[2]),
+        ("u8", "s8", "s32", 128, FORMS[3], 96, MAJORS[3]),
+        ("bf16", "bf16", "f32", 64, FORMS[0], 176, MAJORS[0]),
+        ("f16", "f16", "e4m3", 64, FORMS[1], 240, MAJORS[2]),
+    )
+]
+CONFIGS += TYPES
+
+
 def names(config: GemmConfig) -> str:
     return config.name
 
@@ -47,7 +74,7 @@ def names(config: GemmConfig) -> str:
 @pytest.mark.parametrize("config", CONFIGS, ids=names)
 def test_the_copy_engine_puts_every_element_where_the_tile_s_layout_says(config: GemmConfig) -> None:
     derivation = derive(config)
-    maps = derivation.tensor_maps(1000, 1000, 1000)
+    maps = derivation.tensor_maps(1008, 1008, 1008)
     for tensor_map, operand in ((maps.a, derivation.a), (maps.b, derivation.b)):
         assert tensor_map.problems() == []
         assert tensor_map.box_bytes == operand.box_bytes
@@ -57,17 +84,21 @@ def test_the_copy_engine_puts_every_element_where_the_tile_s_layout_says(config:
                 along, across = (k, row) if operand.major == "k" else (row, k)
                 box, within = divmod(along, operand.box_span)
                 landed = box * operand.box_bytes + tensor_map.byte_of((within, across))
-                assert landed == ELEMENT_BYTES * operand.layout(row, k)
+                assert landed == operand.bytes_of(operand.layout(row, k))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=names)
 def test_the_tensor_core_reads_every_element_where_the_tile_s_layout_says(config: GemmConfig) -> None:
     derivation = derive(config)
     for operand in (derivation.a, derivation.b):
-        for step in range(config.tile.k // 16):
+        depth = instruction_k(config.problem)
+        for step in range(config.tile.k // depth):
             word = operand.descriptor + operand.step_advance(step)
-            addresses = decode_matrix_descriptor(word, "sm_100a").addresses("bf16", operand.major, operand.rows)
-            expected = [[2 * operand.layout(row, 16 * step + k) for k in range(16)] for row in range(operand.rows)]
+            addresses = decode_matrix_descriptor(word, "sm_100a").addresses(operand.dtype, operand.major, operand.rows)
+            expected = [
+                [operand.bytes_of(operand.layout(row, depth * step + k)) for k in range(depth)]
+                for row in range(operand.rows)
+            ]
             np.testing.assert_array_equal(addresses, expected)
 
 
@@ -110,27 +141,30 @@ def test_staged_results_lie_where_the_store_s_tensor_map_reads_them(config: Gemm
     assert addresses is not None
     assert report is not None
     assert report.ratio == 1
-    maps = derivation.tensor_maps(1000, 1000, 1000)
+    maps = derivation.tensor_maps(1008, 1008, 1008)
     assert maps.d is not None
     assert maps.d_tail is not None
-    pieces = PANEL_COLUMNS // fragment.columns
+    wide, chunk = panel_columns(config.problem), 16 // result_bytes(config.problem)
+    pieces = wide // fragment.columns
     total = fragment.pieces * fragment.columns
     for piece in range(fragment.pieces):
         first_of_panel = piece - piece % pieces
-        last = first_of_panel * fragment.columns + PANEL_COLUMNS > total
+        last = first_of_panel * fragment.columns + wide > total
         tensor_map = maps.d_tail if last else maps.d
-        width = min(PANEL_COLUMNS, total - first_of_panel * fragment.columns)
+        width = min(wide, total - first_of_panel * fragment.columns)
         assert tensor_map.box == (width, panel_rows(config))
-        for lane, chunk in itertools.product(range(32), range(fragment.values // 8)):
+        for lane, number in itertools.product(range(32), range(fragment.values // chunk)):
             row = fragment.row(lane, 2) - fragment.row(0, 2)
-            column = fragment.column(lane, 2, 8 * chunk, piece) - fragment.column(0, 2, 0, first_of_panel)
-            assert addresses(lane, chunk, piece % pieces) == tensor_map.byte_of((column, row))
+            column = fragment.column(lane, 2, chunk * number, piece) - fragment.column(0, 2, 0, first_of_panel)
+            assert addresses(lane, number, piece % pieces) == tensor_map.byte_of((column, row))
 
 
 def test_the_instruction_descriptor_says_what_is_multiplied() -> None:
     for config in CONFIGS:
-        word = decode_instruction_descriptor(derive(config).instruction_descriptor)
-        assert (word.m, word.n, word.a, word.d) == (config.tile.m, config.tile.n, "bf16", "f32")
+        problem = config.problem
+        word = decode_instruction_descriptor(derive(config).instruction_descriptor, derive(config).kind)
+        assert (word.m, word.n, word.a, word.b) == (config.tile.m, config.tile.n, problem.a, problem.b)
+        assert word.d == ("s32" if problem.a in ("s8", "u8") else "f32")
         assert (word.a_major, word.b_major) == (config.problem.a_major, config.problem.b_major)
 
 
@@ -220,17 +254,52 @@ BROKEN = [
     ({"consumers": 1}, "consumers=1: is a parameter of the Hopper kernels"),
     ({"swap": True}, "swap=True: is a parameter of the Hopper kernels"),
     ({"schedule_kind": "pingpong"}, "schedule_kind='pingpong': is a parameter of the Hopper kernels"),
-    ({"problem": Problem(a="e4m3", b="e4m3")}, "a='e4m3': this type has no Blackwell kernel yet; there is bf16 or f16"),
-    ({"problem": Problem(a="f16")}, "b='bf16': kind f16 takes one type for A (f16) and B"),
+    (
+        {"problem": Problem(a="f64", b="f64")},
+        "a='f64': this type has no Blackwell kernel; there is bf16, f16, tf32, e4m3",
+    ),
+    ({"problem": Problem(a="f32", b="f32")}, 'float32 operands are multiplied as "tf32" (10 fraction bits)'),
+    ({"problem": Problem(d="tf32")}, "d='tf32': this type has no Blackwell kernel; there is bf16, f16, f32"),
+    ({"problem": Problem(a="f16")}, "b='bf16': no kind of tcgen05.mma multiplies it with f16; b may be f16"),
+    (
+        {"problem": Problem(a="e4m3", b="s8")},
+        "b='s8': no kind of tcgen05.mma multiplies it with e4m3; b may be e4m3, e5m2, e2m3, e3m2 or e2m1",
+    ),
+    ({"problem": Problem(a="s8")}, "b='bf16': no kind of tcgen05.mma multiplies it with s8; b may be u8 or s8"),
+    ({"problem": Problem(d="s32")}, "d='s32': is what sums of s8 and u8 are, and a is bf16; d=\"f32\""),
+    (
+        {"problem": Problem(a="s8", b="s8"), "arch": "sm_103a"},
+        "a='s8': sm_103a has no kind::i8 (ptxas 13.0 refuses it); arch='sm_100a' has it",
+    ),
+    (
+        {"problem": Problem(a="e2m1", b="e4m3", a_major="mn"), "tile_k": 128},
+        "a_major='mn': tcgen05 reads e2m1 only K-major",
+    ),
+    (
+        {"problem": Problem(a="e4m3", b="e2m1", m=8, n=8, k=192), "tile_k": 128},
+        "k=192: must be a multiple of 128: the copy engine takes rows of B (e2m1) in boxes of 128 elements",
+    ),
+    ({"problem": Problem(a="e3m2", b="e4m3"), "stages": 2}, "tile_k=64: the copy engine brings e3m2 in boxes of 128"),
+    (
+        {"problem": Problem(a="s8", b="s8", d="s32"), "pair": True, "tile_m": 256, "tile_n": 48, "stages": 2},
+        "tile_n=48: kind::i8 of a pair takes multiples of 32 (PTX ISA 9.1, table 39); nearest 32, 64",
+    ),
+    (
+        {"problem": Problem(a="e4m3", b="e4m3", b_major="mn"), "pair": True, "tile_m": 256, "tile_n": 48, "stages": 2},
+        "tile_n=48: kind::f8f6f4 of a pair with an MN-major B of 8 bits takes multiples of 32",
+    ),
+    (
+        {"problem": Problem(a="tf32", b="tf32", b_major="mn"), "tile_n": 48, "stages": 2},
+        "tile_n=48: MN-major tf32 lies in runs of 32 rows, and a CTA loads 48 rows of B; a multiple of 32 works",
+    ),
+    (
+        {"problem": Problem(d="s8"), "tile_m": 64, "tile_n": 48, "stages": 2},
+        "tile_n=48: with a staged D of s8 a thread writes whole 16-byte chunks: must be a multiple of 32 here",
+    ),
+    ({"fusion": Fusion(gated=True)}, "gated=True: pairs of columns have no Blackwell kernel yet"),
+    ({"fusion": Fusion(scale_a="block", scale_b="block")}, "scale_a='block': float32 scales of blocks of K have no"),
+    ({"promote": 64}, "promote=64: sums are float32 in tensor memory, with nothing to be promoted to"),
     ({"problem": Problem(a_major="row")}, "a_major='row': must be \"k\""),  # type: ignore[arg-type]
-    (
-        {"problem": Problem(m=8, n=8, k=12)},
-        "k=12: must be a multiple of 8: TMA wants rows of A (K-major) and B (K-major)",
-    ),
-    (
-        {"problem": Problem(m=12, n=8, k=8, a_major="mn")},
-        "m=12: must be a multiple of 8: TMA wants rows of A (MN-major)",
-    ),
     ({"problem": Problem(m=8, n=12, k=8)}, "store='tma': TMA stores whole 16-byte chunks"),
     ({"problem": Problem(m=0, n=8, k=8)}, "m=0: must be at least 1"),
 ]
@@ -242,8 +311,21 @@ def test_a_broken_rule_is_named_with_what_works(parameters: dict[str, object], w
     assert [line for line in config.problems() if words in line], config.problems()
 
 
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (Problem(m=8, n=8, k=12), "k=12: must be a multiple of 8: TMA wants rows of A (K-major) and B (K-major)"),
+        (Problem(m=12, n=8, k=8, a_major="mn"), "m=12: must be a multiple of 8: TMA wants rows of A (MN-major)"),
+        (Problem(m=8, n=8, k=24, a="e4m3", b="e4m3"), "k=24: must be a multiple of 16: TMA wants rows"),
+    ],
+)
+def test_sizes_that_need_a_copy_to_padded_rows_are_named(problem: Problem, words: str) -> None:
+    assert words in str(next(plain_violations(problem)))
+    assert GemmConfig(arch="sm_100a", problem=problem).replace(stages=1).problems() == []
+
+
 def test_mn_major_operands_free_k_of_its_multiple() -> None:
-    assert GemmConfig(arch="sm_100a", problem=Problem(m=8, n=8, k=13, a_major="mn", b_major="mn")).problems() == []
+    assert list(plain_violations(Problem(m=8, n=8, k=13, a_major="mn", b_major="mn"))) == []
 
 
 def test_the_architectures_share_one_predicate() -> None:
@@ -271,7 +353,7 @@ def test_slices_of_a_cluster_put_every_element_where_the_tile_s_layout_says(
         problem = Problem(a_major=a, b_major=b)
         config = BASE.replace(pair=pair, tile_m=tile_m, tile_n=128, cluster_m=m, cluster_n=n, problem=problem)
         derivation = derive(config)
-        maps = derivation.tensor_maps(1000, 1000, 1000)
+        maps = derivation.tensor_maps(1008, 1008, 1008)
         for tensor_map, operand in ((maps.a, derivation.a), (maps.b, derivation.b)):
             assert tensor_map.problems() == []
             assert operand.slice_rows * (n if operand.name == "A" else m) == operand.rows
@@ -283,4 +365,4 @@ def test_slices_of_a_cluster_put_every_element_where_the_tile_s_layout_says(
                     start = part * operand.slice_bytes + box * operand.box_step
                     # Where the box starts no multiple of its pattern, the swizzle still acts on the address: look there.
                     assert start % 1024 == 0 or operand.swizzle != "128B"
-                    assert start + tensor_map.byte_of((within, across)) == ELEMENT_BYTES * operand.layout(row, k)
+                    assert start + tensor_map.byte_of((within, across)) == operand.bytes_of(operand.layout(row, k))

@@ -102,17 +102,17 @@ MULTIPLY = (
     drop("slots are not committed", _COMMIT_SLOT, FAMILY),
     exchange("slots are committed twice", _COMMIT_SLOT, _COMMIT_SLOT * 2, FAMILY),
     drop("tiles are not committed", _COMMIT_TILE, FAMILY),
-    exchange("slots are committed before their multiplies", "            #pragma unroll\n            for (int step = 0; step < TILE_K / 16; ++step) {\n                tmem_multiply(d,", _COMMIT_SLOT + "            #pragma unroll\n            for (int step = 0; step < TILE_K / 16; ++step) {\n                tmem_multiply(d,", SINGLE),
+    exchange("slots are committed before their multiplies", "            #pragma unroll\n            for (int step = 0; step < K_STEPS; ++step) {\n                tmem_multiply(d,", _COMMIT_SLOT + "            #pragma unroll\n            for (int step = 0; step < K_STEPS; ++step) {\n                tmem_multiply(d,", SINGLE),
     exchange("a slot is freed by an arrival instead of a commit", _COMMIT_SLOT, "            mbarrier_arrive(ring.empty_barrier(at.slot));\n", SINGLE),
     exchange("a tile is announced by an arrival instead of a commit", _COMMIT_TILE, "        mbarrier_arrive(accumulators.full_barrier(into.slot));\n", SINGLE),
     exchange("two threads multiply", "cta_of_tile() == 0 && elect_one()) multiply(", "cta_of_tile() == 0 && threadIdx.x % 32 < 2) multiply(", SINGLE),
     exchange("trap: the textbook's commit comes from another thread", "            tmem_commit(multiplied);\n        }\n", "        }\n        if (warp == 1 && elect_one()) tmem_commit(multiplied);\n", TEXTBOOK),
-    exchange("the textbook commits before it multiplies", "            #pragma unroll\n            for (int step = 0; step < TILE_K / 16; ++step) {\n                tmem_multiply(tmem,", "            tmem_commit(multiplied);\n            #pragma unroll\n            for (int step = 0; step < TILE_K / 16; ++step) {\n                tmem_multiply(tmem,", TEXTBOOK),
+    exchange("the textbook commits before it multiplies", "            #pragma unroll\n            for (int step = 0; step < K_STEPS; ++step) {\n                tmem_multiply(tmem,", "            tmem_commit(multiplied);\n            #pragma unroll\n            for (int step = 0; step < K_STEPS; ++step) {\n                tmem_multiply(tmem,", TEXTBOOK),
     exchange("sums never start at zero", "k_first > 0 || step > 0", "true", (*FAMILY, *ONES)),
     exchange("each slot starts the sum anew", "k_first > 0 || step > 0", "step > 0", (*FAMILY, *ONES)),
     exchange("each step starts the sum anew", "k_first > 0 || step > 0", "k_first > 0", (*SINGLE, *ONES)),
-    exchange("last k-step left out", "step < TILE_K / 16; ++step", "step < TILE_K / 16 - 1; ++step", (*FAMILY, *ONES)),
-    exchange("A one k-step on", "a_step_advance(step)", "a_step_advance((step + 1) % (TILE_K / 16))", (*FAMILY, *ONES)),
+    exchange("last k-step left out", "step < K_STEPS; ++step", "step < K_STEPS - 1; ++step", (*FAMILY, *ONES)),
+    exchange("A one k-step on", "a_step_advance(step)", "a_step_advance((step + 1) % (K_STEPS))", (*FAMILY, *ONES)),
     exchange("B stays at its first k-step", "b_step_advance(step), k_first", "b_step_advance(0), k_first", (*SINGLE, *ONES)),
     exchange("A is read from slot 0", "at.slot * (A_SLOT_BYTES >> 4)", "0 * (A_SLOT_BYTES >> 4)", FAMILY),
     exchange("B's slot in bytes", "at.slot * (B_SLOT_BYTES >> 4)", "at.slot * B_SLOT_BYTES", FAMILY),
@@ -209,7 +209,7 @@ EPILOGUE = (
     Rule("trap: 64 rows in 64 neighbouring lanes", r"(DEVICE uint32 warp_lanes\(uint32 warp\) {\n    return) .*;", r"\1 warp << 20;", NARROW),
     exchange("pieces half as far apart", "source + piece * PIECE_COLUMNS", "source + piece * (PIECE_COLUMNS / 2)", ("static", "pair")),
     Rule("rows of the wrong warp", r"(DEVICE uint32 fragment_row\(uint32 lane, uint32 warp\) {\n    return) (.*);", r"\1 (\2) ^ 16;", FAMILY),
-    exchange("columns in the wrong order", "values + first))", "values + (first ^ 8)))", STAGED, 0, 1),
+    exchange("columns in the wrong order", "values + first, row", "values + (first ^ 8), row", STAGED, 0, 1),
     exchange("D one row off", "const uint32 row = tile.row * TILE_M +", "const uint32 row = 1 + tile.row * TILE_M +", FAMILY),
     exchange("D eight columns off", "row, tile.column * TILE_N);\n        }\n        from", "row, tile.column * TILE_N + 8);\n        }\n        from", FAMILY),
     drop("trap: staged results are not fenced for the copy engine", "            fence_async_proxy();\n            __syncwarp();\n            if (lane == 0) {\n                const bool tail".replace("            __syncwarp();\n            if (lane == 0) {\n                const bool tail", ""), STAGED),
@@ -221,7 +221,7 @@ EPILOGUE = (
     exchange("the last panel is as wide as the others", "tail ? output.map_tail : output.map", "output.map", STATIC),
     constant("STAGING_OFFSET", "{} - 1024", STAGED),
     exchange("rows beyond the matrix are stored", "        if (row >= output.m) return;\n", "", ("narrow", "control")),
-    exchange("16 bytes are stored at rows that are not aligned", "if (aligned && left + 8 <= output.n)", "if (left + 8 <= output.n)", CONTROL),
+    exchange("16 bytes are stored at rows that are not aligned", "if (aligned && left + CHUNK <= output.n)", "if (left + CHUNK <= output.n)", CONTROL),
 )  # fmt: skip
 
 ROLES = (
@@ -231,8 +231,8 @@ ROLES = (
     exchange("nobody copies", "if (elect_one()) produce(", "if (false) produce(", STATIC),
     exchange("nobody schedules", "if (elect_one()) tiles.schedule();", "", CLC),
     exchange("two threads schedule", "if (elect_one()) tiles.schedule();", "if (threadIdx.x % 32 < 2) tiles.schedule();", CLC),
-    exchange("rows of the wrong format", "D_IS_BF16 ? pack_bf16(low, high) : pack_f16(low, high)", "D_IS_BF16 ? pack_f16(low, high) : pack_bf16(low, high)", FAMILY),
-    exchange("halves of a word exchanged", "= rounded_one(values[i]);", "= rounded_one(values[i ^ 1]);", TEXTBOOK),
+    exchange("rows of the wrong format", "D_FORMAT == FORMAT_F16 ? pack_f16(low, high)", "D_FORMAT == FORMAT_BF16 ? pack_f16(low, high)", FAMILY),
+    exchange("halves of a word exchanged", "(sum_of(values[i]));", "(sum_of(values[i ^ 1]));", TEXTBOOK),
 )  # fmt: skip
 
 # trap: a missing wait::st. The kernels store nothing into tensor memory, so the textbook is made to: its sum starts from zeros that the epilogue's warps store.

@@ -4,30 +4,36 @@
 
 struct Epilogue {
     Output output;
-    bool aligned;
+    bool aligned;    // and a chunk is 16 bytes
 
-    DEVICE Epilogue(const Output &output, uint32) : output(output), aligned((output.d_row_stride * 2 + reinterpret_cast<uint64>(output.d)) % 16 == 0 && output.d_row_stride % 8 == 0) {}
+    DEVICE Epilogue(const Output &output, uint32)
+        : output(output), aligned(CHUNK * sizeof(Out) == 16 && (output.d_row_stride * sizeof(Out) + reinterpret_cast<uint64>(output.d)) % 16 == 0 && output.d_row_stride % CHUNK == 0) {}
 
     // `values` is this thread's part of piece `piece` of the tile whose first element is D(row, column).
-    DEVICE void put(const uint32 (&values)[VALUES], int piece, uint32 row, uint32 column) {
+    DEVICE void put(Finish &finish, const uint32 (&values)[VALUES], int piece, uint32 row, uint32 column) {
         const uint32 warp = (threadIdx.x / 32) % 4;
         const uint32 lane = threadIdx.x % 32;
         row += fragment_row(lane, warp);
         if (row >= output.m) return;
-        uint16 *const line = output.d + row * output.d_row_stride;
+        Out *const line = output.d + row * output.d_row_stride;
         #pragma unroll
-        for (int first = 0; first < VALUES; first += 8) {
+        for (int first = 0; first < VALUES; first += CHUNK) {
             const uint32 left = column + fragment_column(lane, warp, first, piece);
-            const Bytes16 eight = rounded(values + first);
-            if (aligned && left + 8 <= output.n) {
-                store_global_16(line + left, eight);
+            Finish::Result results[CHUNK];
+            finish.finished(results, values + first, row, left);
+            if (aligned && left + CHUNK <= output.n) {
+                store_chunk(line + left, results);
             } else {
                 #pragma unroll
-                for (uint32 i = 0; i < 8; ++i) {
-                    if (left + i < output.n) line[left + i] = static_cast<uint16>(eight.words[i / 2] >> (16 * (i % 2)));
+                for (uint32 i = 0; i < CHUNK; ++i) {
+                    if (left + i < output.n) line[left + i] = converted<D_FORMAT>(results[i]);
                 }
             }
         }
+    }
+
+    DEVICE static void store_chunk(Out *place, const Finish::Result (&results)[CHUNK]) {
+        if constexpr (CHUNK * sizeof(Out) == 16) store_global_16(place, packed(results));
     }
 
     DEVICE void finish() {}

@@ -1,4 +1,4 @@
-// Epilogue through shared memory: each warp fills panels of its own rows x 64 columns, swizzled so that its stores do not conflict on banks, and the copy engine
+// Epilogue through shared memory: each warp fills panels of its own rows x 128 bytes, swizzled so that its stores do not conflict on banks, and the copy engine
 // writes them to D under the next panel and the next tile.
 #pragma once
 #include "output.cuh"
@@ -12,7 +12,7 @@ struct Epilogue {
         : output(output), staging(shared + STAGING_OFFSET + (threadIdx.x / 32) % 4 * (STAGING_BUFFERS * PANEL_BYTES)), buffer(0) {}
 
     // `values` is this thread's part of piece `piece` of the tile whose first element is D(row, column).
-    DEVICE void put(const uint32 (&values)[VALUES], int piece, uint32 row, uint32 column) {
+    DEVICE void put(Finish &finish, const uint32 (&values)[VALUES], int piece, uint32 row, uint32 column) {
         const uint32 warp = (threadIdx.x / 32) % 4;
         const uint32 lane = threadIdx.x % 32;
         const int within = piece % PANEL_PIECES;
@@ -24,8 +24,10 @@ struct Epilogue {
             __syncwarp();
         }
         #pragma unroll
-        for (int first = 0; first < VALUES; first += 8) {
-            store_shared_16(panel + staging_offset(lane, first / 8, within), rounded(values + first));
+        for (int first = 0; first < VALUES; first += CHUNK) {
+            Finish::Result results[CHUNK];
+            finish.finished(results, values + first, row + fragment_row(lane, warp), column + fragment_column(lane, warp, first, piece));
+            store_shared_16(panel + staging_offset(lane, first / CHUNK, within), packed(results));
         }
         if (within == PANEL_PIECES - 1 || piece == PIECES - 1) {
             fence_async_proxy();

@@ -1,4 +1,4 @@
-// D[M,N] = A[M,K] B[N,K]^T on Blackwell: 16-bit operands and results, float32 accumulation in tensor memory.
+// D[M,N] = A[M,K] B[N,K]^T on Blackwell, summed in tensor memory: float32 sums of floats, int32 ones of integers.
 //
 // One CTA has eight warps, each with one role. Warp 0 asks the copy engine for tiles of A and B, slot after slot around a ring of STAGES slots. Warp 1
 // multiplies from shared memory into one of ACCUMULATORS accumulators in tensor memory. Warp 2 says which tile is next. Warp 3 takes tensor memory and
@@ -51,7 +51,7 @@ DEVICE void multiply(Slots slots, Ring ring, Accumulators accumulators, Tiles ti
             const uint64 a = descriptor_a + at.slot * (A_SLOT_BYTES >> 4);
             const uint64 b = descriptor_b + at.slot * (B_SLOT_BYTES >> 4);
             #pragma unroll
-            for (int step = 0; step < TILE_K / 16; ++step) {
+            for (int step = 0; step < K_STEPS; ++step) {
                 tmem_multiply(d, a + a_step_advance(step), b + b_step_advance(step), k_first > 0 || step > 0);    // the first starts the sum
             }
             commit_slot(ring.empty_barrier(at.slot));
@@ -62,16 +62,17 @@ DEVICE void multiply(Slots slots, Ring ring, Accumulators accumulators, Tiles ti
     }
 }
 
-DEVICE void store(Epilogue epilogue, Accumulators accumulators, Tiles tiles, uint32 tmem) {
+DEVICE void store(Epilogue epilogue, Finish finish, Accumulators accumulators, Tiles tiles, uint32 tmem) {
     const uint32 warp = (threadIdx.x / 32) % 4;
     Position<ACCUMULATORS> from;
     TileCoordinate tile;
+    finish.begin();
     while (tiles.take(tile)) {
         accumulators.wait_full(from);
         tmem_fence_after_sync();
         const uint32 source = tmem + accumulator_offset(from.slot) + warp_lanes(warp);
         const uint32 row = tile.row * TILE_M + cta_of_tile() * D_ROWS;
-        #pragma unroll
+        #pragma unroll PIECES_UNROLLED
         for (int piece = 0; piece < PIECES; ++piece) {
             uint32 values[VALUES];
             tmem_load(values, source + piece * PIECE_COLUMNS);
@@ -82,23 +83,23 @@ DEVICE void store(Epilogue epilogue, Accumulators accumulators, Tiles tiles, uin
                 __syncwarp();
                 if (elect_one()) accumulators.release(from);
             }
-            epilogue.put(values, piece, row, tile.column * TILE_N);
+            epilogue.put(finish, values, piece, row, tile.column * TILE_N);
         }
         from.advance();
     }
     epilogue.finish();
+    finish.end();
 }
 
-extern "C" __global__ void CLUSTER_ATTRIBUTE __launch_bounds__(THREADS, 1)
-stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_constant__ TensorMap tensor_map_b, const __grid_constant__ TensorMap tensor_map_d,
-                  const __grid_constant__ TensorMap tensor_map_d_tail, uint16 *d, uint64 d_row_stride, uint32 m, uint32 n, uint32 k) {
+// One CTA. The tensor maps are the kernel's parameters: the copy engine wants to find them there.
+DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, Output output, uint32 k, const Terms &terms) {
     extern __shared__ uint8 dynamic_shared[];
     // The swizzle acts on address bits, so tiles start at multiples of 1024 bytes. The launch asks for 1023 bytes more than the map below.
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
     const Slots slots = {shared + A_OFFSET, shared + B_OFFSET};
     const Ring ring = {shared + FULL_BARRIERS_OFFSET, shared + EMPTY_BARRIERS_OFFSET};
     const Accumulators accumulators = {shared + ACCUMULATOR_FULL_OFFSET, shared + ACCUMULATOR_EMPTY_OFFSET};
-    Tiles tiles(shared, m, n);
+    Tiles tiles(shared, output.m, output.n);
     const uint32 warp = warp_uniform(threadIdx.x / 32);
 
     if (threadIdx.x == 0) {
@@ -126,8 +127,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
     } else if (warp == 2) {
         if (elect_one()) tiles.schedule();
     } else if (warp >= 4) {
-        const Output output = {&tensor_map_d, &tensor_map_d_tail, d, d_row_stride, m, n};
-        store(Epilogue(output, shared), accumulators, tiles, tmem);
+        store(Epilogue(output, shared), Finish(terms, output.m, output.n), accumulators, tiles, tmem);
     }
 
     // Tensor memory is given back when nobody uses it any more, and a CTA's shared memory outlives what its peer still does to it.

@@ -34,13 +34,13 @@ DEVICE void sync_before_allocation() { sync_ctas(); }
 
 // ---- the multiply: by one thread of the leader, always the same -------------------------------------------------------
 
-// D (+)= A B^T for TILE_M x TILE_N x 16. The descriptors and D's address hold in both CTAs, each at its own memory.
+// D (+)= A B^T for TILE_M x TILE_N and 32 bytes of K. The descriptors and D's address hold in both CTAs, each at its own memory.
 DEVICE void tmem_multiply(uint32 d, uint64 a, uint64 b, bool accumulate) {
     asm volatile(
         "{\n"
         "  .reg .pred accumulate;\n"
         "  setp.ne.b32 accumulate, %4, 0;\n"
-        "  tcgen05.mma.cta_group::2.kind::f16 [%0], %1, %2, %3, accumulate;\n"
+        "  tcgen05.mma.cta_group::2." MULTIPLY_KIND " [%0], %1, %2, %3, accumulate;\n"
         "}\n" ::"r"(d),
         "l"(a), "l"(b), "r"(INSTRUCTION_DESCRIPTOR), "r"(int(accumulate))
         : "memory");

@@ -17,7 +17,7 @@ template <uint32 Rows, class Place> DEVICE void stage(uint32 slot, const uint16 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) stridewright_gemm(const uint16 *a, const uint16 *b, uint16 *d, uint32 m, uint32 n, uint32 k) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) stridewright_gemm(const uint16 *a, const uint16 *b, Out *d, uint32 m, uint32 n, uint32 k) {
     extern __shared__ uint8 dynamic_shared[];
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
     const uint32 multiplied = shared + FULL_BARRIERS_OFFSET;
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) stridewright_gemm(const
             const uint64 descriptor_a = A_DESCRIPTOR + (((shared + A_OFFSET) & 0x3ffff) >> 4);
             const uint64 descriptor_b = B_DESCRIPTOR + (((shared + B_OFFSET) & 0x3ffff) >> 4);
             #pragma unroll
-            for (int step = 0; step < TILE_K / 16; ++step) {
+            for (int step = 0; step < K_STEPS; ++step) {
                 tmem_multiply(tmem, descriptor_a + a_step_advance(step), descriptor_b + b_step_advance(step), k_first > 0 || step > 0);
             }
             tmem_commit(multiplied);
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) stridewright_gemm(const
         for (int i = 0; i < VALUES; ++i) {
             const uint32 r = row + fragment_row(lane, warp);
             const uint32 c = column + fragment_column(lane, warp, i, piece);
-            if (r < m && c < n) d[uint64(r) * n + c] = rounded_one(values[i]);
+            if (r < m && c < n) d[uint64(r) * n + c] = converted<D_FORMAT>(sum_of(values[i]));
         }
     }
 

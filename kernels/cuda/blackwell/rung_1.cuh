@@ -2,12 +2,13 @@
 //
 // Still one thing at a time: ask, wait for the bytes, multiply, wait for the multiply.
 #pragma once
+#include "finish_none.cuh"
 #include "epilogue_direct.cuh"
 #include "loads.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_constant__ TensorMap tensor_map_b, const __grid_constant__ TensorMap tensor_map_d,
-                  const __grid_constant__ TensorMap tensor_map_d_tail, uint16 *d, uint64 d_row_stride, uint32 m, uint32 n, uint32 k) {
+                  const __grid_constant__ TensorMap tensor_map_d_tail, Out *d, uint64 d_row_stride, uint32 m, uint32 n, uint32 k) {
     extern __shared__ uint8 dynamic_shared[];
     // The swizzle acts on address bits, so tiles start at multiples of 1024 bytes. The launch asks for 1023 bytes more than the map below.
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
@@ -39,7 +40,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
             const uint64 descriptor_a = A_DESCRIPTOR + (((shared + A_OFFSET) & 0x3ffff) >> 4);
             const uint64 descriptor_b = B_DESCRIPTOR + (((shared + B_OFFSET) & 0x3ffff) >> 4);
             #pragma unroll
-            for (int step = 0; step < TILE_K / 16; ++step) {
+            for (int step = 0; step < K_STEPS; ++step) {
                 tmem_multiply(tmem, descriptor_a + a_step_advance(step), descriptor_b + b_step_advance(step), k_first > 0 || step > 0);
             }
             tmem_commit(multiplied);
@@ -50,13 +51,14 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
     }
 
     tmem_fence_after_sync();
+    Finish finish(Terms(), m, n);
     Epilogue epilogue({&tensor_map_d, &tensor_map_d_tail, d, d_row_stride, m, n}, shared);
     #pragma unroll
     for (int piece = 0; piece < PIECES; ++piece) {
         uint32 values[VALUES];
         tmem_load(values, tmem + warp_lanes(warp) + piece * PIECE_COLUMNS);
         tmem_load_wait(values);
-        epilogue.put(values, piece, row, column);
+        epilogue.put(finish, values, piece, row, column);
     }
 
     __syncthreads();

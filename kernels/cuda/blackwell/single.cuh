@@ -36,13 +36,13 @@ DEVICE void sync_before_allocation() {}
 
 // ---- the multiply: by one thread, always the same ------------------------------------------------------------------
 
-// D (+)= A B^T for TILE_M x TILE_N x 16. The operands are read from shared memory through their descriptors, D stays in tensor memory.
+// D (+)= A B^T for TILE_M x TILE_N and 32 bytes of K. The operands are read from shared memory through their descriptors, D stays in tensor memory.
 DEVICE void tmem_multiply(uint32 d, uint64 a, uint64 b, bool accumulate) {
     asm volatile(
         "{\n"
         "  .reg .pred accumulate;\n"
         "  setp.ne.b32 accumulate, %4, 0;\n"
-        "  tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, accumulate;\n"
+        "  tcgen05.mma.cta_group::1." MULTIPLY_KIND " [%0], %1, %2, %3, accumulate;\n"
         "}\n" ::"r"(d),
         "l"(a), "l"(b), "r"(INSTRUCTION_DESCRIPTOR), "r"(int(accumulate))
         : "memory");

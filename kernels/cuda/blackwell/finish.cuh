@@ -1,0 +1,90 @@
+// What is done to a sum before it is stored: D = (act(alpha * acc + beta * C + bias)) * scale, converted to D's format. `acc` is the sum times the factors of its row of A
+// and its row of B. What the configuration does not use costs nothing: its constants are false.
+#pragma once
+#include "output.cuh"
+
+// The order and sizes of these are known to the host (codegen/terms.py), and the same as Hopper's (kernels/cuda/finish.cuh).
+struct Terms {
+    const float *factors[3];     // in device memory, of every sum beside alpha: alpha itself, and the scales of A and of B as a whole; null for none
+    const Stored<C_FORMAT>::type *c;
+    uint64 c_row_stride;         // elements, as all strides here
+    uint64 c_batch_stride;
+    const Stored<BIAS_FORMAT>::type *bias;
+    uint64 bias_batch_stride;
+    Out *aux;                    // alpha * acc + beta * C + bias
+    uint64 aux_row_stride;
+    uint64 aux_batch_stride;
+    uint32 *amax;                // bits of a float that is raised to the largest |D| before scale_d
+    const float *scale_a;
+    uint64 scale_a_stride;       // from row to row
+    uint64 scale_a_k_stride;     // from one block of K to the next
+    uint64 scale_a_batch_stride;
+    const float *scale_b;
+    uint64 scale_b_stride;
+    uint64 scale_b_k_stride;
+    uint64 scale_b_batch_stride;
+    const float *scale_d;        // one factor
+    uint64 d_batch_stride;
+    const int32 *offsets;
+    float alpha;
+    float beta;
+    uint32 batches;
+    uint32 unused;
+};
+
+struct Finish {
+    using Result = float;
+
+    const Terms &terms;
+    uint32 m, n;
+    float alpha;
+    float most;
+
+    DEVICE Finish(const Terms &terms, uint32 m, uint32 n) : terms(terms), m(m), n(n), alpha(terms.alpha), most(0.0f) {}
+
+    // Before the first sum: what lies in device memory may come from the kernel before.
+    DEVICE void begin() {
+        dependency_wait();
+        if (ALPHA) {
+            #pragma unroll
+            for (int factor = 0; factor < 3; ++factor) {
+                if (terms.factors[factor] != nullptr) alpha *= *terms.factors[factor];
+            }
+        }
+    }
+
+    // Sums of neighbouring columns, the first at D(row, column).
+    DEVICE void finished(Result (&results)[CHUNK], const uint32 *sums, uint32 row, uint32 column) {
+        #pragma unroll
+        for (int i = 0; i < CHUNK; ++i) results[i] = one(sum_of(sums[i]), row, column + i);
+    }
+
+    // What lies outside is computed from the nearest row and column inside, so that loads need no branches, and is not stored.
+    DEVICE float one(Accumulator sum, uint32 row, uint32 column) {
+        const bool inside = row < m && column < n;
+        const uint32 d_row = min(row, m - 1);
+        const uint32 d_column = min(column, n - 1);
+        float acc = static_cast<float>(sum);
+        if (SCALES_A == SCALES_ROW) acc *= terms.scale_a[d_row * terms.scale_a_stride];
+        if (SCALES_B == SCALES_ROW) acc *= terms.scale_b[d_column * terms.scale_b_stride];
+        float c = 0.0f;
+        if (HAS_C) c = widened<C_FORMAT>(terms.c[d_row * terms.c_row_stride + d_column]);
+        float bias = 0.0f;
+        if (BIAS != BIAS_NONE) bias = widened<BIAS_FORMAT>(terms.bias[BIAS == BIAS_M ? d_row : d_column]);
+        float x = ALPHA ? alpha * acc : acc;
+        if (HAS_C) x += terms.beta * c;
+        if (BIAS != BIAS_NONE) x += bias;
+        if (AUX && inside) terms.aux[d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(x);
+        const float value = activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column);
+        if (AMAX && inside) most = max(most, fabsf(value));
+        return SCALE_D ? value * *terms.scale_d : value;
+    }
+
+    // After the last tile: what was counted is told.
+    DEVICE void end() const {
+        if (AMAX) {
+            const uint32 largest = warp_maximum(__float_as_uint(most));
+            if (threadIdx.x % 32 == 0) global_maximum(terms.amax, largest);
+        }
+    }
+};
