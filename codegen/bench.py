@@ -268,7 +268,7 @@ def bench_shape(
     """Measures a shape on the current GPU.
 
     Of several configurations called "candidate" only the ``finalists`` fastest take part in the final rounds.
-    ``sustained``: seconds for which the fastest of each name, and cuBLASLt's first and best, then run alone; 0 for none.
+    ``sustained``: seconds for which the fastest of each name, and each of cuBLASLt's, then run alone; 0 for none.
     ``extra`` makes further entrants from the buffers. What computes a wrong result is refused and not timed.
     """
     buffers = measure.rotation(m, n, k, dtype, seed=seed)
@@ -319,7 +319,7 @@ def _final(
     first = field.first if field.first in theirs else None
     alone: dict[str, Sustained] = {}
     if sustained > 0:
-        for name in _fastest_of_each_label(field, medians, first, best):
+        for name in _alone(field, medians):
             alone[name] = measure.measure_alone(loops[name], sustained, SUSTAINED_WARM)
     least = floor(device, *sizes)
     m, n, k = sizes
@@ -356,10 +356,9 @@ def _final(
     )
 
 
-def _fastest_of_each_label(
-    field: _Field, medians: Mapping[str, float], first: str | None, best: str | None
-) -> list[str]:
-    chosen = dict.fromkeys(name for name in (first, best) if name is not None)
+def _alone(field: _Field, medians: Mapping[str, float]) -> list[str]:
+    """Who runs alone: all of cuBLASLt's (the fastest in turns need not be the fastest alone), and the fastest of each other name."""
+    chosen = dict.fromkeys(name for name, entrant in field.entrants.items() if entrant.labels == ("cublaslt",))
     labels = dict.fromkeys(label for entrant in field.entrants.values() for label in entrant.labels)
     for label in labels:
         if label != "cublaslt":

@@ -21,7 +21,7 @@ MOST_STAGES = 12
 
 
 def choose(
-    problem: Problem, fusion: Fusion, promote: int, direct: bool = False, batches: int = 1, sms: int = SMS
+    problem: Problem, fusion: Fusion, promote: int, direct: bool = False, batches: int = 1, sms: int = SMS, load: str = "bursts"
 ) -> GemmConfig:
     """The first valid configuration of ``candidates``. Raises ConfigError with what is wrong with the last one if none is.
 
@@ -29,7 +29,7 @@ def choose(
     128
     """
     config = None
-    for config in candidates(problem, fusion, promote, direct, batches, sms):
+    for config in candidates(problem, fusion, promote, direct, batches, sms, load):
         fitting = with_most_stages(config)
         if fitting is not None:
             return fitting
@@ -48,7 +48,7 @@ def with_most_stages(config: GemmConfig) -> GemmConfig | None:
 
 
 def candidates(
-    problem: Problem, fusion: Fusion, promote: int, direct: bool, batches: int, sms: int
+    problem: Problem, fusion: Fusion, promote: int, direct: bool, batches: int, sms: int, load: str = "bursts"
 ) -> Iterator[GemmConfig]:
     """Configurations from the likeliest on, valid or not."""
     m, n, k = (int(size or 1) for size in (problem.m, problem.n, problem.k))
@@ -63,7 +63,7 @@ def candidates(
         # Many matrices of more than a few rows are as much work as one high one.
         rows = m * max(batches, 1) if problem.form == "batch" and m > 64 else m
         same = Problem(m=rows, n=max(n // 8 * 8, 8), k=max(k * element // 2 // 8 * 8, 8))
-        known = tuned.lookup(same, sms=sms)
+        known = tuned.lookup(same, sms=sms, load=load)
         plain = select(same, sms=sms) if known is None else known.config
         yield base.replace(
             tile=dataclasses.replace(plain.tile, k=plain.tile.k * 2 // element),

@@ -26,8 +26,9 @@ from . import space
 from .compile_pool import Compiled, CompilePool, Compiler
 from .measure import median_interval
 from .tune_bench import Bench, GpuBench, Runner
-from .tune_plan import Walks, estimate, family, starting_points
+from .tune_plan import Walks, estimate, family, starting_points, sustained_points
 from .tune_state import Candidate, Outcome, TuneState, read_state
+from .tuned import require_load
 from .tuned.device import TuningDevice
 from .tuned.store import Place, Store
 from .tuned.table import shipped_tables
@@ -48,6 +49,10 @@ _CLOSE = 1.05
 """First impressions within this of the best reach the finals."""
 _ROUNDS = (5, 8, 12)
 _DROP = 1.01
+_SUSTAINED_CLOSE = 1.1
+"""Alone at the power limit a kernel can be as much faster than one that was ahead of it in a first impression."""
+_ALONE = ((16, 0.3), (4, 0.8))
+"""How many run alone for how many seconds, for sustained load."""
 
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
@@ -122,9 +127,13 @@ def tune(
     compiler: Compiler | None = None,
     store: Store | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    load: str = "bursts",
 ) -> TuneResult:
     """Measures configurations of ``problem`` (its sizes given) on the current GPU for about ``seconds``, ``most`` of them at
     most, and keeps the fastest where ``tuned.lookup`` finds it.
+
+    ``load``: "bursts" compares in interleaved rounds, where all have the same clock; "sustained" has each of the last few run
+    alone until power has settled, since at the power limit one that moves fewer bytes keeps a higher clock.
 
     With ``resume`` an earlier run's outcomes are kept and its seconds count; a finished run that was given as many seconds
     is returned as it is. ``bench``, ``compiler``, ``store`` and ``clock`` stand for the card, the compilers, the disk and the
@@ -139,6 +148,7 @@ def tune(
     """
     space.sizes_of(problem)
     require_kernel(problem, arch)
+    require_load(load)
     if seconds <= 0 or (most is not None and most < 1):
         raise ValueError(
             f"seconds={seconds}, most={most}: both must be above 0 (most=None: as many as there is time for)"
@@ -146,7 +156,7 @@ def tune(
     started = clock()
     bench = GpuBench(problem, arch) if bench is None else bench
     store = Store() if store is None else store
-    place = Place(bench.device.name, bench.device.driver, arch, problem)
+    place = Place(bench.device.name, bench.device.driver, arch, problem, load)
     with contextlib.ExitStack() as stack:
         stack.enter_context(store.locked(place))
         earlier = store.load(place)
@@ -235,6 +245,7 @@ class _Run:
         self.budget = max(seconds - self.earlier, 0.25 * seconds)
         self.sms = bench.device.sms
         self.walks = Walks(self.sms)
+        self.sustained = place.load == "sustained"
         self.done = 0
         self.phase = "search"
         self.known_best: Any = None
@@ -247,8 +258,13 @@ class _Run:
         try:
             first = first_candidates(self.state.problem, self.bench.device, self.store, self.place.arch)
             untuned = Candidate(first[0])
+            if self.sustained:
+                first = list(dict.fromkeys([first[0], *sustained_points(self.state.problem, self.sms), *first[1:]]))
             self.search([Candidate(config) for config in first])
-            self.finals(untuned)
+            if self.sustained:
+                self.alone(untuned)
+            else:
+                self.finals(untuned)
         finally:
             self.save()
 
@@ -330,13 +346,13 @@ class _Run:
             found.setdefault(family(outcome.candidate.config), outcome.candidate)
         return list(found.values())[:_LEADERS]
 
-    def finalists(self) -> list[Candidate]:
-        """The fastest that are close to the best, not more than a few of a family."""
+    def finalists(self, close: float = _CLOSE, most: int = _FINALISTS) -> list[Candidate]:
+        """The fastest that are close to the best, ``most`` at most and not more than a few of a family."""
         ranked = self.state.measured()
         taken: Counter[tuple[object, ...]] = Counter()
         found: list[Candidate] = []
         for outcome in ranked:
-            if (outcome.us or 0.0) > _CLOSE * (ranked[0].us or 0.0) or len(found) == _FINALISTS:
+            if (outcome.us or 0.0) > close * (ranked[0].us or 0.0) or len(found) == most:
                 break
             kind = family(outcome.candidate.config)
             if taken[kind] < _OF_A_FAMILY:
@@ -421,6 +437,25 @@ class _Run:
             if len(racing) == 1 or self.spent() >= self.budget:
                 break
         self.decide(times, racing, untuned)
+
+    def alone(self, untuned: Candidate) -> None:
+        """The best few and what is chosen without tuning, each alone at the power limit; the fastest again and longer."""
+        self.phase = "alone"
+        racing = self.open_all([*self.finalists(_SUSTAINED_CLOSE, _ALONE[0][0]), untuned])
+        times: dict[str, list[float]] = {}
+        for most, seconds in _ALONE:
+            ranked = sorted(racing, key=lambda key: times.get(key, [0.0])[-1])
+            racing = {key: racing[key] for key in ranked[:most]}
+            for key, runner in racing.items():
+                if times.get(key) and self.spent() >= self.budget:
+                    break
+                times.setdefault(key, []).append(self.bench.alone(runner, seconds))
+                self.report()
+        if not times:
+            return
+        latest = {key: [values[-1]] for key, values in times.items()}
+        longest = max(len(values) for values in times.values())
+        self.decide(latest, {key: racing[key] for key in racing if len(times[key]) == longest}, untuned)
 
     def open_all(self, candidates: list[Candidate]) -> dict[str, Runner]:
         """Runners of those that are right; a twin that was not screened is screened now."""

@@ -69,6 +69,10 @@ class Bench(Protocol):
         """Microseconds a product of each runner, a value for each round, in which each runs once."""
         ...
 
+    def alone(self, runner: Runner, seconds: float) -> float:
+        """Microseconds a product of one that runs without a pause for about ``seconds``, after the card has settled."""
+        ...
+
     def alive(self) -> bool:
         """Whether the device still answers: an illegal access ends the use of it for this process."""
         ...
@@ -121,6 +125,13 @@ class GpuBench:
             assert isinstance(runner, GpuRunner)
             loops[name] = runner.final_loop()
         return measure_rounds(loops, rounds, warm=1)
+
+    def alone(self, runner: Runner, seconds: float) -> float:
+        """One graph over and over; the first part, in which clock and power settle, does not count."""
+        from .measure import measure_alone
+
+        assert isinstance(runner, GpuRunner)
+        return measure_alone(runner.final_loop(), seconds=seconds, warm=min(seconds, 0.5)).us
 
     def _limited_by_power(self) -> bool:
         from .space import sizes_of

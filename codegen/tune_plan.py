@@ -8,18 +8,28 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from stridewright.kernels.config import GemmConfig, Problem
 
 from . import space
 from .model import best_first, features, modelled_us
-from .select import ranked, select
+from .select import ranked, resident_ctas, select
 
 _FRONT = 8
 """How many of the order in which configurations are chosen come first, whatever their kind."""
 _OF_A_KIND = 2
 _LOOKED_AT = 1200
 _HOPELESS = 1.5
+_SUSTAINED_KINDS: tuple[tuple[dict[str, Any], range], ...] = (
+    ({"schedule_kind": "pingpong", "tile_m": 128}, range(112, 209, 8)),
+    ({"schedule_kind": "pingpong", "tile_m": 192}, range(96, 137, 8)),
+    ({"schedule_kind": "pingpong", "tile_m": 256}, range(80, 105, 8)),
+    ({"tile_m": 128}, range(192, 257, 8)),
+    ({"tile_m": 256}, range(128, 209, 8)),
+    ({"tile_m": 192, "consumers": 3}, range(128, 193, 8)),
+)
+_SUSTAINED_CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
 
 def estimate(config: GemmConfig, sms: int = space.SMS) -> float:
@@ -67,6 +77,34 @@ def starting_points(
             passed_over.append(config)
     found.update(dict.fromkeys(passed_over))
     return [(estimate(config, sms), config) for config in list(found)[:most]]
+
+
+def sustained_points(problem: Problem, sms: int = space.SMS) -> list[GemmConfig]:
+    """Hopper's tiles of six kinds that ask least of the L2 cache and shared memory for each multiply: what is likely to be fast
+    at the power limit, where the bytes that a kernel moves cost clock.
+
+    >>> {config.schedule.kind for config in sustained_points(Problem(m=4096, n=4096, k=4096))} == {"pingpong", "cooperative"}
+    True
+    """
+    base = GemmConfig(problem=problem)
+    points: list[GemmConfig] = []
+    for changes, widths in _SUSTAINED_KINDS:
+        found = []
+        for width, (cluster_m, cluster_n) in itertools.product(widths, _SUSTAINED_CLUSTERS):
+            one = base.replace(**changes, tile_n=width, cluster_m=cluster_m, cluster_n=cluster_n)
+            config = space.with_most_stages(one)
+            if not config.violations():
+                found.append(config)
+        points += sorted(found, key=lambda config: _bytes_and_turns(config, sms))[:_OF_A_KIND]
+    return points
+
+
+def _bytes_and_turns(config: GemmConfig, sms: int) -> float:
+    """What ranks tiles of one kind: turns times the area of a tile, and the bytes that come through L2 for it."""
+    tile, cluster = config.tile, config.cluster
+    rows, columns, _ = space.tile_counts(config)
+    turns = -(-rows * columns // resident_ctas(cluster.m * cluster.n, sms))
+    return turns * tile.m * tile.n * (1 + 12 / (tile.m * cluster.m) + 12 / (tile.n * cluster.n))
 
 
 def _in_order(problem: Problem, arch: str, sms: int) -> Iterator[GemmConfig]:

@@ -86,6 +86,9 @@ def configurations(shape: dict[str, Any], arguments: Namespace, tables: tuple[tu
         known = tuned.lookup(problem, tables=tables)
         if known is not None:
             found.append(Ours("tuned", known.config))
+        lasting = tuned.lookup(problem, tables=tables, load="sustained") if arguments.sustained else None
+        if lasting is not None and (known is None or lasting != known):
+            found.append(Ours("sustained", lasting.config))
     if arguments.candidates:
         from stridewright.codegen.select import ranked
 

@@ -44,6 +44,13 @@ class MajorName(enum.StrEnum):
     MN = "mn"
 
 
+class LoadName(enum.StrEnum):
+    """What the configuration is to be the fastest for."""
+
+    BURSTS = "bursts"
+    SUSTAINED = "sustained"
+
+
 SizeM = Annotated[int, typer.Argument(metavar="M", help="Rows of A and D.")]
 SizeN = Annotated[int, typer.Argument(metavar="N", help="Rows of B, columns of D.")]
 SizeK = Annotated[int, typer.Argument(metavar="K", help="Columns of A and B.")]
@@ -54,6 +61,13 @@ MajorB = Annotated[MajorName, typer.Option("--b-major", help="Contiguous dimensi
 Arch = Annotated[
     str | None,
     typer.Option("--arch", help="sm_90a (Hopper), sm_100a or sm_103a (Blackwell); by default the GPU's, or sm_90a."),
+]
+Load = Annotated[
+    LoadName,
+    typer.Option(
+        "--load",
+        help="bursts: the fastest where products take turns; sustained: alone, at the card's power limit.",
+    ),
 ]
 Set = Annotated[
     list[str] | None,
@@ -114,6 +128,7 @@ def make_gemm(
     settings: list[str] | None,
     rung: int | None = None,
     options: Options | None = None,
+    load: str = "bursts",
 ) -> Gemm:
     """The Gemm of these options; with ``settings`` its configuration is the chosen one with those parameters
     changed. ``rung`` takes a kernel of the Blackwell ladder.
@@ -138,6 +153,8 @@ def make_gemm(
     own = {} if options is None else options.of_the_gemm()
     if options is not None and options.asks_for_more and not own:
         own["group_by"] = options.group_by  # whatever is named makes a Gemm that takes a bias and the like
+    if load != "bursts":
+        own["load"] = load
     wanted = d_dtype or RESULTS.get(dtype, dtype)
     new = functools.partial(Gemm, m, n, k, dtype, dtype, wanted, arch, a_major, b_major, **own)
     made = new()
@@ -252,13 +269,16 @@ def emit(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the source goes.")
     ] = None,
+    load: Load = LoadName.BURSTS,
     ptx: Annotated[bool, typer.Option("--ptx", help="The PTX too (alone, where there is no -o).")] = False,
     cubin: Annotated[bool, typer.Option("--cubin", help="The cubin too, beside the source.")] = False,
     settings: Set = None,
     rung: LadderRung = None,
 ) -> None:
     """Write the generated CUDA source; with --ptx and --cubin also what it compiles to."""
-    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung)
+    made = make_gemm(
+        m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung, load=load.value
+    )
     if output is None:
         if cubin:
             fail("--cubin: a cubin is no text; say where it goes with -o FILE")
@@ -308,6 +328,7 @@ def explain(
     a_major: MajorA = MajorName.K,
     b_major: MajorB = MajorName.K,
     arch: Arch = None,
+    load: Load = LoadName.BURSTS,
     settings: Set = None,
     rung: LadderRung = None,
     device: Annotated[
@@ -318,7 +339,9 @@ def explain(
     """Show how every constant of a kernel follows from layouts, and what bounds the shape on a device."""
     from stridewright.codegen.speed_of_light import device_named
 
-    made = make_gemm(m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung)
+    made = make_gemm(
+        m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung, load=load.value
+    )
     try:
         explanation = made.explain(device_named(device))
     except ValueError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .gemm_commands import Arch, Dtype
+from .gemm_commands import Arch, Dtype, Load, LoadName
 from .output import RIGHT, WRONG, console, fail, guarded, print_json
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ def tune(
     ] = None,
     dtype: Dtype = "bf16",
     arch: Arch = None,
+    load: Load = LoadName.BURSTS,
     table: Annotated[
         Path | None, typer.Option("--table", metavar="OUT.json", help="Write what was found as a table.")
     ] = None,
@@ -160,6 +161,7 @@ def tune(
                         progress=report,
                         resume=not anew,
                         compiler=compiler,
+                        load=load.value,
                     )
                 results.append((title, found))
             except KeyboardInterrupt:
@@ -173,7 +175,7 @@ def tune(
             if not as_json and len(results) and results[-1][0] == title:
                 _print_result(title, results[-1][1])
     if table is not None:
-        _write_table(table, [result for _, result in results])
+        _write_table(table, [result for _, result in results], load.value)
     if as_json:
         print_json({"results": [_report(*one) for one in results], "failed": failed, "interrupted": interrupted})
     if interrupted:
@@ -265,14 +267,14 @@ def _report(title: str, result: TuneResult) -> dict[str, Any]:
     }
 
 
-def _write_table(path: Path, results: Sequence[TuneResult]) -> None:
+def _write_table(path: Path, results: Sequence[TuneResult], load: str) -> None:
     from stridewright.codegen.tuned import TableEntry, write_table
 
     if not results:
         return
     device = results[0].device
     entries = [(one.problem, TableEntry(one.config, one.dependent, one.us)) for one in results]
-    write_table(path, device.name, device.driver, device.arch, device.sms, entries)
+    write_table(path, device.name, device.driver, device.arch, device.sms, entries, load=load)
 
 
 def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, as_json: bool) -> None:

@@ -15,10 +15,11 @@ from stridewright.kernels.config import GemmConfig, Problem
 
 from .device import TuningDevice, current_device
 from .records import StaleRecordError, config_record, problem_record, read_config, read_problem
-from .store import BusyError, Place, Store, StoredEntry
+from .store import LOADS, BusyError, Place, Store, StoredEntry
 from .table import Table, TableEntry, read_table, shipped_tables, write_table
 
 __all__ = [
+    "LOADS",
     "BusyError",
     "Place",
     "StaleRecordError",
@@ -35,6 +36,7 @@ __all__ = [
     "read_config",
     "read_problem",
     "read_table",
+    "require_load",
     "shipped_tables",
     "write_table",
 ]
@@ -65,6 +67,7 @@ def lookup(
     sms: int | None = None,
     store: Store | None = None,
     tables: tuple[Table, ...] | None = None,
+    load: str = "bursts",
 ) -> Tuned | None:
     """The fastest known configuration for ``problem``, or None where it was never measured.
 
@@ -77,9 +80,13 @@ def lookup(
     multiple of 8, so every configuration has as many tiles, turns and steps for one M of the bucket as for another, and
     what differs is padding. Of several the exact M is taken, then the nearest.
 
+    ``load``: "bursts", the fastest where products of many kinds take turns, or "sustained", the fastest alone at the
+    card's power limit; what was not measured for that is looked up for bursts. ValueError for another.
+
     >>> lookup(Problem(m=3, n=5, k=8)) is None
     True
     """
+    require_load(load)
     if problem.m is None or problem.n is None or problem.k is None:
         return None
     driver, name = "", device
@@ -89,13 +96,29 @@ def lookup(
             name, driver, sms = here.name, here.driver, here.sms if sms is None else sms
     store = Store() if store is None else store
     files = frozenset[str]() if name is None else store.files(name)
-    if name is not None and files:
-        for m in _bucket(problem.m):
-            place = Place(name, driver, arch, dataclasses.replace(problem, m=m))
-            found = _stored(store, place, problem) if place.file in files else None
-            if found is not None:
-                return found
-    return _shipped(problem, name, arch, sms, shipped_tables() if tables is None else tables)
+    tables = shipped_tables() if tables is None else tables
+    for kind in dict.fromkeys((load, "bursts")):
+        if name is not None and files:
+            for m in _bucket(problem.m):
+                place = Place(name, driver, arch, dataclasses.replace(problem, m=m), kind)
+                found = _stored(store, place, problem) if place.file in files else None
+                if found is not None:
+                    return found
+        found = _shipped(problem, name, arch, sms, tuple(table for table in tables if table.load == kind))
+        if found is not None:
+            return found
+    return None
+
+
+def require_load(load: str) -> None:
+    """Raises ValueError for what is not one of ``LOADS``.
+
+    >>> require_load("sustained")
+    """
+    if load not in LOADS:
+        raise ValueError(
+            f"load={load!r}: must be one of {', '.join(LOADS)}; bursts: products take turns; sustained: one kind, over and over"
+        )
 
 
 def _bucket(m: int) -> list[int]:
@@ -113,7 +136,7 @@ def _stored(store: Store, place: Place, problem: Problem) -> Tuned | None:
     best: Any = None if record is None else record.get("best")
     if record is None or not best:
         return None
-    words = f"tuned on {record['device']}, driver {record['driver']}"
+    words = f"tuned on {record['device']}, driver {record['driver']}" + _load_words(place.load)
     return _read(best, problem, place.arch, words + _row_words(problem, place.problem))
 
 
@@ -128,9 +151,15 @@ def _shipped(problem: Problem, name: str | None, arch: str, sms: int | None, tab
                 continue
             config = dataclasses.replace(entry.config, problem=problem)
             if not config.violations():
-                words = f"the package's table for {table.device}{_row_words(problem, measured)}"
+                words = (
+                    f"the package's table for {table.device}{_load_words(table.load)}{_row_words(problem, measured)}"
+                )
                 return Tuned(config, entry.dependent, words)
     return None
+
+
+def _load_words(load: str) -> str:
+    return "" if load == "bursts" else f", {load} load"
 
 
 def _row_words(problem: Problem, measured: Problem) -> str:

@@ -26,6 +26,9 @@ from stridewright.kernels.config import Problem
 from .records import StaleRecordError, problem_record, read_problem
 
 FORMAT = 1
+LOADS = ("bursts", "sustained")
+"""What a configuration was the fastest for: products among others, so that the card's clock is the same for each candidate, or
+one product over and over at the power limit, where one that moves fewer bytes keeps a higher clock."""
 _FOLDER = f"tuned-{FORMAT}"
 _LOCKS = ".locks"
 
@@ -45,6 +48,7 @@ class Place:
     driver: str
     arch: str
     problem: Problem
+    load: str = "bursts"
 
     @property
     def folder(self) -> str:
@@ -66,7 +70,8 @@ class Place:
         types = "-".join((problem.a, problem.b, problem.d))
         sizes = f"{problem.m}x{problem.n}x{problem.k}"
         form = "" if problem.form == "one" else f"_{problem.form}"
-        return f"{_plain(self.arch)}_{_plain(types)}_{problem.a_major}{problem.b_major}{form}_{sizes}.json"
+        load = "" if self.load == "bursts" else f"_{self.load}"
+        return f"{_plain(self.arch)}_{_plain(types)}_{problem.a_major}{problem.b_major}{form}_{sizes}{load}.json"
 
 
 @lru_cache(maxsize=256)
@@ -144,6 +149,7 @@ class Store:
             "device": place.device,
             "driver": place.driver,
             "arch": place.arch,
+            "load": place.load,
             "problem": problem_record(place.problem),
             **record,
         }

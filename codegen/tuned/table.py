@@ -18,7 +18,7 @@ from typing import Any
 from stridewright.kernels.config import GemmConfig, Problem
 
 from .records import KINDS, StaleRecordError, config_record, problem_record, read_config, read_problem
-from .store import FORMAT, write_atomically
+from .store import FORMAT, LOADS, write_atomically
 
 FOLDER = Path(__file__).parent
 
@@ -39,7 +39,7 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class Table:
-    """The tuned shapes of one device; ``entries`` by problem."""
+    """The tuned shapes of one device; ``entries`` by problem. ``load``: one of ``store.LOADS``, what they are the fastest for."""
 
     name: str
     device: str
@@ -47,6 +47,7 @@ class Table:
     arch: str
     sms: int
     entries: Mapping[Problem, TableEntry]
+    load: str = "bursts"
 
 
 def read_table(path: Path) -> Table:
@@ -56,7 +57,9 @@ def read_table(path: Path) -> Table:
         if record["format"] != FORMAT:
             raise StaleRecordError(f"it is of format {record['format']}, and this version reads {FORMAT}")
         device, driver, arch, sms = record["device"], record["driver"], record["arch"], record["sms"]
-        listed = list(record["entries"])
+        listed, load = list(record["entries"]), str(record.get("load", "bursts"))
+        if load not in LOADS:
+            raise StaleRecordError(f"it is for load={load!r}, and this version knows {', '.join(LOADS)}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path}: is no table of tuned configurations ({type(error).__name__}: {error})") from error
     entries: dict[Problem, TableEntry] = {}
@@ -71,7 +74,7 @@ def read_table(path: Path) -> Table:
             entries[problem] = TableEntry(config, bool(entry["dependent"]), None if us is None else float(us))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             _logger.warning("%s: entry %d is not used: %s", path, number, error)
-    return Table(path.stem, str(device), str(driver), str(arch), int(sms), entries)
+    return Table(path.stem, str(device), str(driver), str(arch), int(sms), entries, load)
 
 
 @lru_cache(maxsize=1)
@@ -98,6 +101,7 @@ def write_table(
     sms: int,
     entries: Iterable[tuple[Problem, TableEntry]],
     note: str = "",
+    load: str = "bursts",
 ) -> int:
     """Writes a table, an entry a line, sorted by types and shape; returns how many it has."""
     rows = []
@@ -106,7 +110,7 @@ def write_table(
         us = None if entry.us is None else round(entry.us, 3)
         rows.append({"problem": problem_record(problem), "dependent": entry.dependent, "us": us, "config": config})
     rows.sort(key=_order)
-    head = {"format": FORMAT, "device": device, "driver": driver, "arch": arch, "sms": sms, "note": note}
+    head = {"format": FORMAT, "device": device, "driver": driver, "arch": arch, "sms": sms, "load": load, "note": note}
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     text = json.dumps(head)[:-1] + ', "entries": [\n  ' + lines + "\n]}\n"
     path.parent.mkdir(parents=True, exist_ok=True)

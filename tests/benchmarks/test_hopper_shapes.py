@@ -168,12 +168,19 @@ def test_configurations_come_from_the_model_and_from_tables(monkeypatch: pytest.
     from stridewright.codegen import tuned
 
     known = GemmConfig().replace(tile_n=64)
-    monkeypatch.setattr(tuned, "lookup", lambda problem, tables: tuned.Tuned(known, True, "a table"))
+    lasting = GemmConfig().replace(tile_n=32)
+
+    def lookup(problem: Problem, tables: object, load: str = "bursts") -> tuned.Tuned:
+        return tuned.Tuned(known if load == "bursts" else lasting, True, "a table")
+
+    monkeypatch.setattr(tuned, "lookup", lookup)
     shape = {"name": "x", "m": 512, "n": 512, "k": 512}
     for mode, labels in (("both", ["untuned", "tuned"]), ("untuned", ["untuned"]), ("tuned", ["tuned"])):
-        found = configurations(shape, Namespace(mode=mode, candidates=0), ())
+        found = configurations(shape, Namespace(mode=mode, candidates=0, sustained=0.0), ())
         assert [one.label for one in found] == labels
     assert found[0].config == known
+    found = configurations(shape, Namespace(mode="tuned", candidates=0, sustained=1.0), ())
+    assert [(one.label, one.config) for one in found] == [("tuned", known), ("sustained", lasting)]
 
 
 def test_without_a_gpu_the_program_says_so() -> None:

@@ -174,7 +174,8 @@ def test_sustained_runs_are_of_the_fastest_and_of_cublaslt(lab: Any, monkeypatch
 
     monkeypatch.setattr(measure, "measure_alone", alone)
     found = run(Ours("untuned", SLOW), Ours("tuned", FAST), sustained=2.0)
-    assert sorted(ran) == [pytest.approx(us) for us in (9, 11, 13, 19)]
+    # Ours in 9 and 19 us, and each of cuBLASLt's three finalists: its first choice and the fastest two others.
+    assert sorted(ran) == [pytest.approx(us) for us in (9, 11, 12, 13, 19)]
     tuned = found.winner("tuned")
     assert tuned is not None
     assert tuned.sustained is not None

@@ -392,3 +392,38 @@ def test_what_cannot_be_tuned_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         run(tmp_path, FakeBench(Clock()), problem=problem, **more)
+
+
+def test_for_sustained_load_the_fastest_alone_wins_though_it_loses_in_rounds(tmp_path: Path) -> None:
+    """A card on which cooperative kernels are a fifth faster alone, and a fifth slower beside others."""
+
+    class Hot(FakeBench):
+        def us(self, candidate: Candidate) -> float:
+            return super().us(candidate) * (1.2 if candidate.config.schedule.kind == "cooperative" else 1.0)
+
+        def alone(self, runner: FakeRunner, seconds: float) -> float:
+            self.clock.now += seconds
+            return true_us(runner.candidate.config, True) * (
+                0.8 if runner.candidate.config.schedule.kind == "cooperative" else 1.0
+            )
+
+    store = Store(tmp_path)
+    kinds = {}
+    for load in ("bursts", "sustained"):
+        bench = Hot(Clock())
+        found = tune(
+            PROBLEM, seconds=30, bench=bench, compiler=FakeCompiler(), store=store, clock=bench.clock, load=load
+        )
+        kinds[load] = found.config.schedule.kind
+        looked_up = lookup(PROBLEM, DEVICE.name, store=store, tables=(), load=load)
+        assert looked_up is not None
+        assert looked_up.config == found.config
+    assert kinds == {"bursts": "pingpong", "sustained": "cooperative"}
+
+
+def test_a_load_that_is_unknown_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
+    bench = FakeBench(Clock())
+    with pytest.raises(ValueError, match="load='hot': must be one of bursts, sustained"):
+        tune(PROBLEM, bench=bench, compiler=FakeCompiler(), store=Store(tmp_path), clock=bench.clock, load="hot")
+    with pytest.raises(ValueError, match="must be one of bursts, sustained"):
+        lookup(PROBLEM, load="hot")

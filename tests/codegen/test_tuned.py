@@ -376,3 +376,26 @@ def test_what_is_adapted_is_valid_for_the_other_problem(m: int, n: int, k: int, 
         assert fitted.problem == problem
         assert (fitted.tile, fitted.cluster, fitted.schedule) == (config.tile, config.cluster, config.schedule)
         assert fitted.specialize == ""
+
+
+def test_a_table_for_sustained_load_serves_only_those_who_ask_and_the_other_table_serves_the_rest(
+    tmp_path: Path,
+) -> None:
+    problem, other = Problem(m=512, n=512, k=512), Problem(m=1024, n=512, k=512)
+    burst, lasting = (GemmConfig(problem=problem).replace(tile_n=n) for n in (128, 64))
+    for name, load, entries in (
+        ("a.json", "bursts", [(problem, TableEntry(burst, True, 1.0)), (other, TableEntry(burst, True, 1.0))]),
+        ("b.json", "sustained", [(problem, TableEntry(lasting, True, 1.0))]),
+    ):
+        write_table(tmp_path / name, "NVIDIA H200", "580", "sm_90a", 132, entries, load=load)
+    tables = tuple(read_table(tmp_path / name) for name in ("a.json", "b.json"))
+    assert [table.load for table in tables] == ["bursts", "sustained"]
+    store = Store(tmp_path / "empty")
+
+    def tile_n(asked: Problem, load: str) -> int:
+        found = lookup(asked, "NVIDIA H200", store=store, tables=tables, load=load)
+        assert found is not None
+        return found.config.tile.n
+
+    assert [tile_n(problem, "bursts"), tile_n(problem, "sustained")] == [128, 64]
+    assert [tile_n(other, "bursts"), tile_n(other, "sustained")] == [128, 128]
