@@ -1,8 +1,8 @@
 """tcgen05: tensor memory and the tensor core of sm_100a (PTX ISA 9.1, section 9.7.16). Emulated, never run on hardware; what is not known is refused.
 
-Refused: tcgen05.shift and .ashift (PTX says "downwards ... except the last" row, and not which row's number grows), sparse A, a collector buffer that is used,
-K = 96, block scaling of a pair with M = 128, an absolute LBO, zero-column masks, ld.red, .cta_group::2 issued by the odd block; and words that a copy has
-decompressed, to all but the tcgen05.mma that takes A of that type from them.
+Refused: tcgen05.shift and .ashift (PTX says "downwards ... except the last" row, and not which row's number grows), sparse A, K = 96, block
+scaling of a pair with M = 128, an absolute LBO, zero-column masks, ld.red, .cta_group::2 issued by the odd block; and words that a copy has decompressed,
+to all but the tcgen05.mma that takes A of that type from them.
 Assumed, for somebody with the chip to look at (tests/codegen/emulator/test_tcgen05_gpu.py compares all of tensor memory): f16 accumulators and .unpack::16b
 leave zeros in the upper halves; scale factors are the same in all four quarters of lanes; descriptors address shared memory as wgmma's were measured to;
 tcgen05.cp reads rows as a K-major operand lies; a warp that deallocates needs no tcgen05.fence; and numerics="hardware".
@@ -10,6 +10,7 @@ tcgen05.cp reads rows as a K-major operand lies; a warp that deallocates needs n
 
 from __future__ import annotations
 
+from .collectors import OPERATIONS
 from .emit import Emitter, instruction
 from .isa_async import _barrier_address
 from .isa_memory import immediate_int
@@ -27,11 +28,8 @@ _VECTORS = {
     "mxf4nvf4": {"scale_vec::2X": 32, "block32": 32, "scale_vec::4X": 16, "block16": 16},
 }
 _SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2")
-# A collector buffer that is filled or given up changes nothing; one that is used holds what was read earlier, which is not modelled.
-_COLLECTORS = {
-    False: ("collector::a::discard", "collector::a::fill"),
-    True: tuple(f"collector::b{number}::{action}" for number in range(4) for action in ("discard", "fill")),
-}
+# The collector buffers of tcgen05.mma and, from True on, of tcgen05.mma.ws; the first is that of an instruction that names none.
+_COLLECTORS = {False: ("a",), True: ("b0", "b1", "b2", "b3")}
 
 
 def _check_target(e: Emitter) -> None:
@@ -107,7 +105,13 @@ def _mma(e: Emitter, i: Instruction) -> None:
     vectors = _VECTORS.get(kind, {})
     if kind not in _KINDS and not vectors:
         e.unsupported(f"kind {kind or 'none'}: {', '.join((*_KINDS, *_VECTORS))} are modelled")
-    extra = set(parts) - {"cta_group::1", "cta_group::2", f"kind::{kind}", *_COLLECTORS[ws]}
+    extra = set(parts) - {"cta_group::1", "cta_group::2", f"kind::{kind}"}
+    buffers = {f"collector::{buffer}::{use}": (buffer, use) for buffer in _COLLECTORS[ws] for use in OPERATIONS}
+    named = [name for name in buffers if name in extra]
+    if len(named) > 1:
+        e.unsupported("two collector buffers")
+    extra -= set(named)
+    collector = buffers[named[0]] if named else (_COLLECTORS[ws][0], "discard")
     vector = 0
     if vectors:
         if "block_scale" not in extra or ws:
@@ -145,7 +149,7 @@ def _mma(e: Emitter, i: Instruction) -> None:
     values = f"{e.address(d, 32)}, {left}, {e.use(b, 64)}, {e.use(descriptor, 32)}, {e.use(rest[0], 1)}"
     e.at()
     e.line(
-        f"tcgen05_mma(g, {e.mask}, {kind!r}, {group}, {ws}, {in_memory}, {values}, ({masks}), {scale}, {vector}, ({scales}))"
+        f"tcgen05_mma(g, {e.mask}, {kind!r}, {group}, {ws}, {in_memory}, {values}, ({masks}), {scale}, {vector}, ({scales}), {collector!r})"
     )
 
 

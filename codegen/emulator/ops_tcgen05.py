@@ -133,6 +133,7 @@ def tcgen05_mma(
     scale: int,
     vector: int = 0,
     scales: tuple[Value, ...] = (),
+    collector: tuple[str, str] = ("a", "discard"),
 ) -> None:
     """tcgen05.mma: every executing thread issues one."""
     cta = g.cta
@@ -176,7 +177,7 @@ def tcgen05_mma(
             cta.cluster.tensor.operation(g, lane, ("mma", form.key, at), ("cp", "shift"), memory, shared)
         enabled = _enabled(words) if words and any(words) else None
         cta.machine.multiplies += 1
-        operation = Mma(g.at, members, form, step, at, bool(keep), scale if keep else 0, enabled)
+        operation = Mma(g.at, members, form, step, at, bool(keep), scale if keep else 0, enabled, collector)
         _log(g, lane, operation, (at[0], LANES - at[0]), at[1], form.columns, not keep)
         state.queue(g.base + lane).push(operation)
 

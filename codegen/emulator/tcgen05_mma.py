@@ -34,7 +34,7 @@ from .numerics import to_float32
 from .operands import ChunkTable, chunk_table, read_chunks
 from .tmem import TensorMemory, TensorMemoryError
 
-__all__ = ["Form", "Side", "Step", "mma_form", "operand_tables", "run", "scale_columns_of"]
+__all__ = ["Form", "Side", "Step", "memory_operand", "mma_form", "operand_tables", "run", "scale_columns_of"]
 
 _ONE_THREAD = 1 << 18
 """Multiplications that OpenBLAS does in one thread (see matrix.py)."""
@@ -281,6 +281,11 @@ def _memory_operand(
         memory.require_written(state, lanes, step.a, "tcgen05.mma (A)")
         parts.append(memory.words[lanes, step.a : step.a + width])
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).view(np.uint8)
+
+
+def memory_operand(form: Form, memory: TensorMemory, step: Step, lane: int) -> NDArray[np.uint8]:
+    """The bytes of an A in tensor memory, all that the views of a D from that lane on take."""
+    return np.concatenate([_memory_operand(form, memory, (step,), lanes) for lanes in accumulator_lanes(form, lane)])
 
 
 def _left(

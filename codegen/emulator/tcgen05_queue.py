@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import tcgen05_mma
+from . import collectors, tcgen05_mma
 from .tcgen05_mma import Form, Side, Step
 from .tmem import TensorMemoryError
 
@@ -55,7 +55,7 @@ class Operation:
 class Mma(Operation):
     """tcgen05.mma."""
 
-    __slots__ = ("accumulate", "d", "enabled", "form", "scale", "step")
+    __slots__ = ("accumulate", "collector", "d", "enabled", "form", "scale", "step")
 
     def __init__(
         self,
@@ -67,8 +67,10 @@ class Mma(Operation):
         accumulate: bool,
         scale: int,
         enabled: Any,
+        collector: tuple[str, str],
     ) -> None:
         super().__init__("mma", place, ctas)
+        self.collector = collector
         self.form = form
         self.step = step
         self.d = d
@@ -77,8 +79,10 @@ class Mma(Operation):
         self.enabled = enabled
 
     def after(self, other: Operation) -> bool:
-        """mma -> mma of one accumulator, shape and kind; cp -> mma; shift -> mma."""
+        """mma -> mma of one accumulator, shape and kind, or of one collector buffer that is filled or used; cp -> mma; shift -> mma."""
         if isinstance(other, Mma):
+            if self.collector[0] == other.collector[0] and not self.collector[1] == other.collector[1] == "discard":
+                return True
             return other.d == self.d and other.form.key == self.form.key
         return other.name in ("cp", "shift")
 
@@ -92,6 +96,7 @@ class Mma(Operation):
             and self.accumulate
             and not self.scale
             and self.enabled is None
+            and self.collector[1] == other.collector[1] == "discard"
             and other.enabled is None
             and other.step.a_in_memory == self.step.a_in_memory
             and not self.form.vector
@@ -108,6 +113,9 @@ class Mma(Operation):
         self.check_alive()
         launch = self.ctas[0].launch
         sides = [Side(cta.shared, cta.tensor.memory) for cta in self.ctas]
+        arch = launch.program.module.target
+        held = self.ctas[0].tensor.collectors
+        collectors.at_work(held, self.collector, self.form, sides, steps[0], self.d[0], arch)
         tcgen05_mma.run(
             self.form,
             sides,
@@ -115,7 +123,7 @@ class Mma(Operation):
             self.d,
             self.accumulate,
             launch.numerics,
-            launch.program.module.target,
+            arch,
             self.scale,
             self.enabled,
         )

@@ -27,6 +27,8 @@ class TensorState:
         self.loads: dict[int, list[Any]] = {}
         self.stores: dict[int, list[Any]] = {}
         self.waiters: list[Gang] = []
+        self.collectors: dict[str, tuple[object, bytes]] = {}
+        """What the collector buffers hold."""
         self.logged: dict[tuple[int, str], list[int]] = {}
         self.group = 0
         self.offer: tuple[str, int, int, Any] | None = None

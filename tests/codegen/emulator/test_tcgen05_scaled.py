@@ -172,3 +172,40 @@ def test_weight_stationary_products(m: int, kind: str, dtype: str, d: str) -> No
     before = pattern()
     a, b, after = run_case(case, before)
     assert (after == expect(case, before, exact(a, b))).all()
+
+
+def through(buffer: str, first: str, later: str, b: str = "b[0]", word: str = "") -> str:
+    """ISSUE of products that all take B (.ws) or A from one buffer: the first fills it, each has an accumulator of its own."""
+    ws, operands = (".ws", f"a[i], {b}") if buffer[0] == "b" else ("", "a[0], b[i]")
+    a, b = (f'"l"({one} + base)' for one in operands.split(", "))
+    use = f"{ws}.cta_group::1.kind::f16.collector::{buffer}::"
+    text = 'ASM("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %4, 0;\\ntcgen05.mma{use} [%0], %1, %2, %3, p;\\n}}" :: "r"(slot + 64 * i), {a}, {b}, "r"(idesc), "r"(0) : "memory")'
+    each = [text.format(use=use + one, a=a, b=b) for one in (first, later)]
+    return f"if (i == 0) {{ {each[0]}; }} else {each[1]}"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("buffer", ["a", "b0", "b3"])
+def test_operands_are_taken_from_a_collector_buffer(buffer: str, seed: int) -> None:
+    case = Case("f16", 128, 64, "bf16", ws=buffer != "a", issue=through(buffer, "fill", "use"))
+    before = pattern()
+    a, b, after = run_case(case, before, steps=3, seed=seed)
+    for i in range(3):
+        part = slice(16 * i, 16 * i + 16)
+        pair = (a[:, :16], b[:, part]) if buffer == "a" else (a[:, part], b[:, :16])
+        before = expect(Case("f16", 128, 64, "bf16", column=64 * i), before, exact(*pair))
+    assert (after == before).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "b", "message"),
+    [
+        ("discard", "use", "b[0]", "no instruction before it has filled"),
+        ("fill", "lastuse", "b[0]", "no instruction before it has filled"),
+        ("fill", "use", "b[i]", "not what the buffer was filled with"),
+    ],
+)
+def test_a_buffer_that_does_not_hold_the_operand_is_refused(first: str, later: str, b: str, message: str) -> None:
+    case = Case("f16", 128, 64, "bf16", ws=True, issue=through("b1", first, later, b))
+    with pytest.raises(EmulationError, match=message):
+        run_case(case, pattern(), steps=3)
