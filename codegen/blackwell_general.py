@@ -22,6 +22,7 @@ from stridewright.kernels.fusion import Fusion
 from . import relayout as copies
 from .bind import OperandError, _encoded, _multiprocessors
 from .blackwell_gemm import BlackwellKernel, legend, placed
+from .blackwell_operands import PACKED, BlackwellCollector
 from .blackwell_select import SMS, select
 from .division import Division
 from .gemm import GemmEmulation
@@ -35,9 +36,6 @@ from .terms import packed, pointer_offset
 if TYPE_CHECKING:
     from .emulator import Progress
     from .launch_packed import PackedLaunch
-
-SUB_BYTE = ("e2m3", "e3m2", "e2m1")
-"""Formats that tcgen05 reads K-major only."""
 
 _KEPT_OUT = ("source", "build", "kernel", "workspace_bytes", "_calls")
 
@@ -172,7 +170,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
     def _major_of(self, operand: Operand) -> tuple[str, bool]:
         """The major in which the kernel reads this operand, and whether it must be copied for that."""
         own = self.problem.a_major if operand.name == "a" else self.problem.b_major
-        readable = ("k",) if operand.dtype in SUB_BYTE else ("k", "mn")
+        readable = ("k",) if operand.dtype in PACKED else ("k", "mn")
         majors = (own,) if self._given_config is not None else (own, *(major for major in readable if major != own))
         for major in majors:
             if major in readable and operand.contiguous(major):
@@ -182,7 +180,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
                         f"{operand.name}: {why} (TMA); it is copied to padded rows before each launch, which takes time"
                     )
                 return major, bool(why)
-        if self._relayout == "copy":
+        if self._relayout == "copy" and operand.dtype not in PACKED:
             return own, True
         axes = "(M, K)" if operand.name == "a" else "(N, K)"
         if operand.major == "mn" and "mn" not in readable:
@@ -196,6 +194,9 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
             f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, '
             f"{library}.ascontiguousarray({operand.name}) once"
         )
+
+    def _collector(self, tensor_of: Callable[[Any, str], Tensor]) -> BlackwellCollector:
+        return BlackwellCollector(self, tensor_of)
 
     def maps_for(self, a: Operand, b: Operand, d: Tensor) -> Any:
         """The tensor maps of a launch on these."""

@@ -177,7 +177,7 @@ class GeneralGemm(Gemm):
         unknown = set(others) - set(_OTHERS)
         if unknown:
             raise TypeError(f"{', '.join(sorted(unknown))}: no such argument; there are {', '.join(_OTHERS)}")
-        collector = Collector(self, tensor_of)
+        collector = self._collector(tensor_of)
         given = Given(collector.operand(a, "a"), collector.operand(b, "b"))
         given.numbers |= {"alpha": 1.0, "beta": 0.0, "batches": self.batches}
         if out is not None:
@@ -191,6 +191,10 @@ class GeneralGemm(Gemm):
         collector.auxiliary(given, others.get("aux"), others.get("amax"), others.get("scale_d"))
         collector.offsets(given, others.get("offsets"))
         return given
+
+    def _collector(self, tensor_of: Callable[[Any, str], Tensor]) -> Collector:
+        """What checks a call's arrays."""
+        return Collector(self, tensor_of)
 
     def kernel_for(self, given: Given) -> tuple[GeneralGemm, dict[str, str]]:
         """The variant whose kernel does what the arrays ask for, and the operands that must be copied first: by name, the

@@ -104,6 +104,7 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
     import ml_dtypes
 
     own = {"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+    own |= {"e2m3": ml_dtypes.float6_e2m3fn, "e3m2": ml_dtypes.float6_e3m2fn, "e2m1": ml_dtypes.float4_e2m1fn}
     plain = {"f16": np.float16, "f32": np.float32, "tf32": np.float32, "s8": np.int8, "u8": np.uint8, "s32": np.int32}
     return np.dtype(own.get(dtype) or plain[dtype])
 

@@ -87,6 +87,12 @@ class OperandTile:
     box_bytes: int
 
     @property
+    def counted_bytes(self) -> int:
+        """What the barrier counts of a slot: the bytes that are brought, without the padding between 4- and 6-bit elements
+        (see ``TensorMap.box_bytes``)."""
+        return self.slot_bytes * data_type(self.dtype).bits // self.bits
+
+    @property
     def bits(self) -> int:
         """Bits of an element in shared memory, padding included."""
         return shared_bits(self.dtype)

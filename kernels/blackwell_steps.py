@@ -149,7 +149,12 @@ def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
             f"{operand.rows} rows of {letter} in each CTA, {operand.dtype}, {operand.major.upper()}-major, swizzle {operand.swizzle}."
             + (f" {slices} CTAs load a slice of {operand.slice_rows} each, for all of them." if slices > 1 else ""),
             f"TMA: {operand.boxes} x box {inner} x {outer} elements, one after another along {along}; the barrier expects "
-            f"{operand.slot_bytes} bytes, also where the box leaves the tensor.",
+            f"{operand.counted_bytes} bytes, also where the box leaves the tensor."
+            + (
+                " (The padding between the elements is not counted.)"
+                if operand.counted_bytes != operand.slot_bytes
+                else ""
+            ),
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}.",
             *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, config.arch).explain().splitlines()),
             f"Each k-step of {instruction_k(config.problem)} elements adds to the descriptor, in its units of 16 bytes:",
@@ -159,6 +164,7 @@ def _operand_step(derivation: Derivation, operand: OperandTile) -> Step:
             Constant("uint32", f"{name}_ROWS", operand.rows),
             Constant("bool", f"{name}_K_MAJOR", int(operand.major == "k")),
             Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
+            Constant("uint32", f"{name}_COUNTED_BYTES", operand.counted_bytes),
             Constant("int", f"{name}_BOXES", operand.boxes),
             Constant("uint32", f"{name}_BOX_SPAN", operand.box_span),
             Constant("uint32", f"{name}_BOX_STEP", operand.box_step),

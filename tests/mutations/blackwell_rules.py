@@ -50,8 +50,8 @@ PAIRED = (
     exchange("trap: the follower leaves before the pair has allocated", "    sync_ctas();\n    const uint32 tmem", "    if (cta_of_tile() == 1) return;\n    sync_ctas();\n    const uint32 tmem", PAIRS),
     exchange("only the leader allocates", "    if (warp == 3) {\n        tmem_allocate", "    if (warp == 3 && cta_of_tile() == 0) {\n        tmem_allocate", PAIRS),
     exchange("only the leader gives it back", "    if (warp == 3) tmem_free", "    if (warp == 3 && cta_of_tile() == 0) tmem_free", PAIRS),
-    exchange("trap: bytes of one CTA are expected", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "(A_SLOT_BYTES + B_SLOT_BYTES)", PAIRS),
-    exchange("trap: bytes of four CTAs are expected", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "2 * CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", PAIRS),
+    exchange("trap: bytes of one CTA are expected", "CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES)", "(A_COUNTED_BYTES + B_COUNTED_BYTES)", PAIRS),
+    exchange("trap: bytes of four CTAs are expected", "CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES)", "2 * CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES)", PAIRS),
     exchange("both CTAs expect bytes", "if (cta_of_tile() == 0) mbarrier_arrive_expect_tx(full, ", "mbarrier_arrive_expect_tx(full, ", PAIRS),
     exchange("the follower's loads count at its own barrier", "barrier & 0xfeffffff", "barrier", PAIRS),
     exchange("both CTAs multiply", "cta_of_tile() == 0 && elect_one()) multiply", "elect_one()) multiply", PAIRS),
@@ -139,8 +139,8 @@ MULTIPLY = (
 )  # fmt: skip
 
 COPY = (
-    exchange("expects one byte more", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES) + 1", FAMILY),
-    exchange("expects A's bytes only", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "CTAS * A_SLOT_BYTES", FAMILY),
+    exchange("expects one byte more", "CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES)", "CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES) + 1", FAMILY),
+    exchange("expects A's bytes only", "CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES)", "CTAS * A_SLOT_BYTES", FAMILY),
     exchange("A is always loaded into slot 0", "slots.a + at.slot * A_SLOT_BYTES, ", "slots.a, ", FAMILY),
     exchange("A one row off", "tile.row * TILE_M + half_a", "tile.row * TILE_M + half_a + 1", FAMILY),
     exchange("B from the tile's row", "tile.column * TILE_N + half_b", "tile.row * TILE_N + half_b", FAMILY),
@@ -193,7 +193,7 @@ SHARED = (
     exchange("tiles of a column are one", "block.row * CLUSTER_M + place_row()", "block.row * CLUSTER_M", MULTICAST),
     exchange("tiles of a row are one", "block.column * CLUSTER_N + place_column()", "block.column * CLUSTER_N", MULTICAST),
     exchange("no cluster barrier at the beginning and the end", "        cluster_sync();\n    } else {\n        __syncthreads();\n    }\n", "        __syncthreads();\n    } else {\n        __syncthreads();\n    }\n", MULTICAST),
-    exchange("a slot expects the bytes of its own loads only", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES)", "CTAS * (A_SLOT_BYTES + B_SLOT_BYTES) / 2", MULTICAST),
+    exchange("a slot expects the bytes of its own loads only", "CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES)", "CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES) / 2", MULTICAST),
     exchange("shared slots are not drained", "    ring.drain(at);\n", "", MULTICAST),
 )  # fmt: skip
 

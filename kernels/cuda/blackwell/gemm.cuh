@@ -26,7 +26,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Slots slots,
             ring.wait_empty(at);
             const uint32 full = ring.full_barrier(at.slot);
             // What lies outside the tensors is filled with zeros and counted too. The leader expects the bytes of both CTAs.
-            if (cta_of_tile() == 0) mbarrier_arrive_expect_tx(full, CTAS * (A_SLOT_BYTES + B_SLOT_BYTES));
+            if (cta_of_tile() == 0) mbarrier_arrive_expect_tx(full, CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES));
             load_a(map_a, slots.a + at.slot * A_SLOT_BYTES, leaders_barrier(full), tile.row * TILE_M + half_a, k_first);
             load_b(map_b, slots.b + at.slot * B_SLOT_BYTES, leaders_barrier(full), tile.column * TILE_N + half_b, k_first);
             at.advance();

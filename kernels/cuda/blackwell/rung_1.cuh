@@ -33,7 +33,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
     uint32 parity = 0;
     for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {
         if (warp == 0 && elect_one()) {
-            mbarrier_arrive_expect_tx(loaded, A_SLOT_BYTES + B_SLOT_BYTES);    // what lies outside the tensors is filled with zeros and counted too
+            mbarrier_arrive_expect_tx(loaded, A_COUNTED_BYTES + B_COUNTED_BYTES);    // what lies outside the tensors is filled with zeros and counted too
             load_a(&tensor_map_a, shared + A_OFFSET, loaded, row, k_first);
             load_b(&tensor_map_b, shared + B_OFFSET, loaded, column, k_first);
             mbarrier_wait(loaded, parity);

@@ -40,7 +40,7 @@ stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_c
             for (; k_ahead < k && k_ahead < k_first + STAGES * TILE_K; k_ahead += TILE_K) {
                 ring.wait_empty(fill);
                 const uint32 full = ring.full_barrier(fill.slot);
-                mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);    // what lies outside the tensors is filled with zeros and counted too
+                mbarrier_arrive_expect_tx(full, A_COUNTED_BYTES + B_COUNTED_BYTES);    // what lies outside the tensors is filled with zeros and counted too
                 load_a(&tensor_map_a, shared + A_OFFSET + fill.slot * A_SLOT_BYTES, full, row, k_ahead);
                 load_b(&tensor_map_b, shared + B_OFFSET + fill.slot * B_SLOT_BYTES, full, column, k_ahead);
                 fill.advance();
