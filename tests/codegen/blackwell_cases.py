@@ -7,9 +7,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from stridewright import Gemm
 from stridewright.codegen.blackwell_gemm import BlackwellGemm, RungGemm
+from stridewright.codegen.breadth import Case, Recipe, make, wrong
 from stridewright.codegen.gemm import GemmEmulation
+from stridewright.codegen.reference import LARGEST
+from stridewright.codegen.tensors import numpy_type as format_type
 from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
+from stridewright.layout.hardware.dtypes import data_type
 
 SHAPES = [
     (1, 8, 8),
@@ -69,3 +75,98 @@ def rung(number: int, shape: tuple[int, int, int], **parameters: object) -> Rung
 def gemm_of(config: GemmConfig, shape: tuple[int, int, int]) -> BlackwellGemm:
     problem: Problem = config.problem
     return BlackwellGemm(*shape, problem.a, problem.b, problem.d, config.arch, problem.a_major, problem.b_major, config)
+
+
+# ---- every format ---------------------------------------------------------------------------------------------------------------
+
+FORMS = ((False, 64), (False, 128), (True, 128), (True, 256))
+"""(two CTAs share a tile, its rows)."""
+
+TYPES = (
+    ("bf16", "bf16", ("f32", "e4m3", "s8", "bf16")),
+    ("f16", "f16", ("f32", "bf16", "e5m2", "f16")),
+    ("tf32", "tf32", ("f32", "bf16", "f16", "e4m3")),
+    ("e4m3", "e4m3", ("bf16", "e4m3", "f32", "s8")),
+    ("e4m3", "e5m2", ("f16", "f32", "e5m2", "bf16")),
+    ("e5m2", "e4m3", ("f32", "bf16", "e4m3", "f16")),
+    ("e5m2", "e5m2", ("bf16", "e5m2", "f32", "f16")),
+    ("e2m3", "e2m3", ("f32", "bf16", "f16", "e4m3")),
+    ("e3m2", "e4m3", ("bf16", "f32", "e4m3", "f16")),
+    ("e2m1", "e2m1", ("f32", "f16", "bf16", "e5m2")),
+    ("e5m2", "e2m1", ("bf16", "f32", "f16", "e4m3")),
+    ("e2m1", "e3m2", ("f16", "bf16", "f32", "e4m3")),
+    ("s8", "s8", ("s32", "s8", "bf16", "f32")),
+    ("u8", "s8", ("s32", "f32", "s8", "e4m3")),
+    ("s8", "u8", ("s8", "s32", "f16", "bf16")),
+    ("u8", "u8", ("s32", "s8", "f32", "bf16")),
+)
+"""A, B, and formats of D, used in turn."""
+
+FUSIONS = (
+    Fusion(),
+    Fusion(alpha=True, c="f32"),
+    Fusion(alpha=True, bias="n", activation="relu"),
+    Fusion(),
+    Fusion(scale_a="row", scale_b="row", c="bf16", bias="m", bias_format="bf16", aux=True, amax=True),
+    Fusion(alpha=True, c="f16", scale_d=True, activation="gelu"),
+    Fusion(bias="n", bias_format="f16", amax=True),
+)
+
+IN_BYTES = ("e2m3", "e3m2", "e2m1")
+
+
+def depth_of(a: str, b: str) -> int:
+    """Elements of K in a slot: those of the widest swizzle's span."""
+    return {"tf32": 32, "bf16": 64, "f16": 64}.get(a, 128)
+
+
+def typed_case(number: int, types: tuple[str, str, tuple[str, ...]], shape: tuple[int, int, int]) -> Case:
+    """A case of these formats and this shape; everything else in turn by ``number``."""
+    a, b, results = types
+    (pair, tile_m), fusion = FORMS[number % 4], FUSIONS[number % 7]
+    m, n, k = shape
+    majors = ("k", "k")
+    if a in IN_BYTES or b in IN_BYTES:
+        k = -(-k // 128) * 128
+    elif number % 3 == 1:
+        majors = (("mn", "mn"), ("k", "mn"), ("mn", "k"))[number % 9 // 3]
+    config = GemmConfig(arch="sm_100a", fusion=fusion).replace(
+        problem=Problem(a=a, b=b, d=results[number % len(results)], a_major=majors[0], b_major=majors[1]),  # type: ignore[arg-type]
+        pair=pair, tile_m=tile_m, tile_n=(64, 96, 192)[number % 3], tile_k=depth_of(a, b), stages=2 + number % 2,
+        accumulators=1 + number // 2 % 2, launch=("static", "clc")[number % 5 == 0], group_m=2,
+    )  # fmt: skip
+    size = 128 // data_type(config.problem.d).bits
+    config = config.replace(store="direct" if n % size or number % 6 == 5 else "tma")
+    integers = number % 8 != 7 or a in ("s8", "u8")
+    return Case(Recipe(config), m, n, k, 1, number, integers, (0, 0, 0), (False, False))
+
+
+def rounded_once(product: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Exact numbers in a format: to the nearest, ties to even; 8-bit formats and whole numbers saturate."""
+    largest = LARGEST.get(dtype)
+    if largest is not None:
+        product = np.clip(product, -largest - (dtype in ("s8", "s32")), largest)
+    kept: np.ndarray[Any, Any] = product.astype(format_type(dtype))
+    return kept
+
+
+def assert_typed(case: Case, seed: int = 0, sms: int = 3, numerics: str = "float32") -> None:
+    """In strict mode: right against float64 of the same inputs, per-tensor scales included; a plain product of whole numbers
+    is the exact one bit for bit; no race.
+    """
+    problem, arrays = case.recipe.problem, make(case)
+    gemm = Gemm(
+        case.m, case.n, case.k, problem.a, problem.b, problem.d, "sm_100a", problem.a_major, problem.b_major, case.recipe.config
+    )  # fmt: skip
+    given = dict(arrays.others)
+    if case.recipe.config.fusion.alpha and not case.recipe.config.fusion.scale_a:
+        # One scale of all of A, in memory, and one of all of B, a number: their product joins alpha.
+        given |= {"scale_a": np.array([0.5], np.float32), "scale_b": 4.0}
+        arrays.others["alpha"] = 2.0 * float(np.asarray(arrays.others["alpha"]).reshape(-1)[0])
+    emulation = gemm.emulate(arrays.a, arrays.b, seed=seed, sms=sms, numerics=numerics, **given)
+    assert emulation.races == ()
+    assert wrong(case, arrays, emulation.d, 2.0**-23, written=given) == "", str(case)
+    if case.integers and not case.recipe.config.fusion.uses_terms:
+        exact = arrays.a.astype(np.float64) @ arrays.b.astype(np.float64).T
+        expected = rounded_once(exact, problem.d)
+        np.testing.assert_array_equal(emulation.d.view(np.uint8), expected.view(np.uint8), str(case))

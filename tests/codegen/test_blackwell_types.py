@@ -1,0 +1,149 @@
+"""Every dense format of the Blackwell kernels is right on the emulator, in strict mode: bit for bit where sums are exact.
+
+The nightly command runs each mixture of formats on every shape, in every form of a tile, under several orders of completion:
+python -m pytest -m slow tests/codegen/test_blackwell_types.py
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from stridewright import Gemm
+from stridewright.codegen.bind import OperandError
+from stridewright.codegen.blackwell_gemm import BlackwellGemm
+from stridewright.codegen.blackwell_general import BlackwellGeneralGemm
+from stridewright.codegen.blackwell_operands import packed_length
+from stridewright.codegen.small_floats import pack, small_float
+from stridewright.codegen.tensors import numpy_type
+from stridewright.kernels.config import ConfigError
+
+from .blackwell_cases import SHAPES, TYPES, assert_typed, typed_case
+
+
+def words(types: tuple[str, str, tuple[str, ...]]) -> str:
+    return f"{types[0]}x{types[1]}"
+
+
+@pytest.mark.parametrize("types", TYPES, ids=words)
+def test_every_format_is_right(types: tuple[str, str, tuple[str, ...]]) -> None:
+    first = TYPES.index(types)
+    for number in range(first, first + 2):
+        assert_typed(typed_case(number, types, SHAPES[(5 * number) % len(SHAPES)]), number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("types", TYPES, ids=words)
+def test_every_format_is_right_on_every_shape(types: tuple[str, str, tuple[str, ...]]) -> None:
+    for number, shape in enumerate(SHAPES):
+        for turn in range(4):
+            # 13 shapes and 4 turns of everything else: forms, stores, majors, terms.
+            assert_typed(typed_case(number + 5 * turn, types, shape), turn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("types", TYPES, ids=words)
+def test_every_format_is_right_in_any_order_of_completion(types: tuple[str, str, tuple[str, ...]]) -> None:
+    for seed, number in itertools.product(range(5), range(4)):
+        assert_typed(typed_case(number, types, (300, 144, 640)), seed)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (130, 72, 72), (100, 105, 107), (257, 136, 200)])
+@pytest.mark.parametrize("types", [("tf32", "tf32", "f32"), ("e4m3", "e5m2", "bf16"), ("s8", "u8", "s32")], ids=str)
+def test_the_chosen_kernel_takes_any_size(types: tuple[str, str, str], shape: tuple[int, int, int]) -> None:
+    """K of no whole 16 bytes goes through copies to padded rows, on the emulator too."""
+    gemm = Gemm(*shape, *types, "sm_100a")
+    assert type(gemm) is BlackwellGeneralGemm
+    random = np.random.default_rng(5)
+    m, n, k = shape
+    a = random.integers(0, 4, (m, k)).astype(numpy_type(types[0]))
+    b = random.integers(0, 4, (n, k)).astype(numpy_type(types[1]))
+    emulation = gemm.emulate(a, b, sms=3)
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_array_equal(emulation.d.astype(np.float64), exact.astype(emulation.d.dtype).astype(np.float64))
+    assert emulation.races == ()
+
+
+def test_without_k_what_is_added_remains() -> None:
+    gemm = Gemm(40, 24, 0, "e4m3", "e4m3", "f32", "sm_100a")
+    bias, empty = np.arange(24, dtype=np.float32), np.zeros((40, 0), ml_dtypes.float8_e4m3fn)
+    emulation = gemm.emulate(empty, empty[:24], bias=bias, sms=1)
+    np.testing.assert_array_equal(emulation.d, np.tile(bias, (40, 1)))
+
+
+def test_a_plain_gemm_takes_a_bias_in_its_call() -> None:
+    gemm = Gemm(72, 64, 64, arch="sm_100a")
+    assert type(gemm) is BlackwellGemm
+    a, b = (np.ones((rows, 64), ml_dtypes.bfloat16) for rows in (72, 64))
+    emulation = gemm.emulate(a, b, bias=np.full(64, 3, np.float32), alpha=0.5, sms=2)
+    assert (emulation.d == 35).all()
+
+
+@pytest.mark.parametrize("dtype", ["e2m1", "e2m3", "e3m2"])
+def test_packed_bytes_and_unpacked_elements_are_the_same_operand(dtype: str) -> None:
+    kind, random = small_float(dtype), np.random.default_rng(3)
+    codes = random.integers(0, 1 << kind.bits, (48, 128)).astype(np.uint8)
+    packed = pack(codes, kind.bits)
+    assert packed.shape == (48, packed_length(128, dtype))
+    exact = kind.values(codes) @ kind.values(codes).T
+    gemm = Gemm(48, 48, 128, dtype, dtype, "f32", "sm_100a")
+    for operand in (packed, codes.view(numpy_type(dtype))):
+        np.testing.assert_array_equal(gemm.emulate(operand, operand, sms=1).d, exact.astype(np.float32))
+
+
+def test_packed_operands_that_do_not_fit_are_refused_in_words() -> None:
+    gemm = Gemm(64, 32, 128, "e2m1", "e4m3", "f32", "sm_100a")
+    b = np.zeros((32, 128), ml_dtypes.float8_e4m3fn)
+    with pytest.raises(
+        OperandError,
+        match=r"a: shape \(64, 128\), dtype uint8; e2m1 is taken packed, uint8 \(M, bytes of K\) = \(64, 64\), or as numpy float4",
+    ):
+        gemm.emulate(np.zeros((64, 128), np.uint8), b)
+    wide = np.zeros((64, 72), np.uint8)[:, :64]
+    with pytest.raises(
+        OperandError, match="a: the bytes from one row to the next, 72, must be a multiple of 32 for e2m1"
+    ):
+        gemm.emulate(wide, b)
+    with pytest.raises(OperandError, match="b: dtype bf16, and this GEMM takes e4m3 or u8"):
+        gemm.emulate(wide[:, :64].copy(), np.zeros((32, 128), ml_dtypes.bfloat16))
+
+
+def test_bytes_may_be_given_for_8_bit_floats() -> None:
+    gemm = Gemm(32, 32, 64, "e5m2", "e5m2", "f32", "sm_100a")
+    a = np.random.default_rng(1).integers(-3, 4, (32, 64)).astype(ml_dtypes.float8_e5m2)
+    np.testing.assert_array_equal(gemm.emulate(a.view(np.uint8), a, sms=1).d, gemm.emulate(a, a, sms=1).d)
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        ({"batch": 2}, "batch=2: several products in one launch have no Blackwell kernel yet"),
+        ({"groups": 2}, "groups=2: several products in one launch"),
+        ({"gated": True}, "gated=True: pairs of columns have no Blackwell kernel yet"),
+        ({"promote": 128, "a": "e4m3", "b": "e4m3"}, "promote=128: sums are float32 in tensor memory"),
+        ({"a": "e4m3"}, "b='bf16': no kind of tcgen05.mma multiplies it with e4m3"),
+        ({"a": "s8", "b": "s8", "arch": "sm_103a"}, "a='s8': sm_103a has no kind::i8"),
+        ({"a": "e2m1", "b": "e2m1", "k": 64}, "k=64: must be a multiple of 128: the copy engine takes rows of A"),
+        ({"d": "f64"}, "d='f64': this type has no Blackwell kernel; there is bf16, f16, f32"),
+        ({"relayout": "always"}, "relayout='always': must be 'refuse' or 'copy'"),
+    ],
+)  # fmt: skip
+def test_what_has_no_kernel_is_refused_with_what_works(options: dict[str, object], refusal: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Gemm(**{"m": 64, "n": 64, "k": 128, "arch": "sm_100a", **options})  # type: ignore[arg-type]
+    assert refusal in str(error.value), str(error.value)
+
+
+def test_a_major_that_no_kernel_reads_is_copied_on_request() -> None:
+    random = np.random.default_rng(2)
+    a = random.integers(-3, 4, (2 * 48, 64)).astype(ml_dtypes.float8_e4m3fn)[::2, ::2].T
+    b = random.integers(-3, 4, (40, 48)).astype(ml_dtypes.float8_e4m3fn)
+    gemm = Gemm(32, 40, 48, "e4m3", "e4m3", "f32", "sm_100a")
+    with pytest.raises(OperandError, match=r'has neither dimension of \(M, K\) contiguous.*relayout="copy"'):
+        gemm.emulate(a, b)
+    copying = Gemm(32, 40, 48, "e4m3", "e4m3", "f32", "sm_100a", relayout="copy")
+    exact = a.astype(np.float32) @ b.astype(np.float32).T
+    np.testing.assert_array_equal(copying.emulate(a, b, sms=1).d, exact)
