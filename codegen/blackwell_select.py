@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stridewright.kernels.blackwell_scales import scaled_types
 from stridewright.kernels.blackwell_types import (
     RATE,
     contiguous_unit,
@@ -71,6 +72,10 @@ def slot_depth(problem: Problem, k: int) -> int:
     (64, 128, 32)
     """
     formats = operand_formats(problem)
+    types = scaled_types(problem)
+    if types is not None:
+        # Whole atoms of factors, and the widest swizzle's span.
+        return max(1024 // max(shared_bits(dtype) for dtype in formats), 4 * types[0].vector)
     widest = max(shared_bits(dtype) for dtype in formats)
     if any(padded(dtype) for dtype in formats) or k > 32:
         return 1024 // widest

@@ -18,6 +18,7 @@ from importlib import resources
 from stridewright.kernels.blackwell import Derivation, Fragment, derive
 from stridewright.kernels.blackwell_ladder import Rung
 from stridewright.kernels.blackwell_rules import cluster_ctas
+from stridewright.kernels.blackwell_scales import multiply_words, scaled_types
 from stridewright.kernels.config import GemmConfig
 
 from .source import _INCLUDE, _activated, _comment, _step_source
@@ -50,7 +51,7 @@ def generate(config: GemmConfig, rung: Rung | None = None) -> str:
     blocks.append(
         f"#define CLUSTER_ATTRIBUTE{f' __cluster_dims__({cluster}, 1, 1)' if (cluster := cluster_ctas(config)) > 1 else ''}"
     )
-    blocks.append(f'#define MULTIPLY_KIND "kind::{derivation.kind}"')
+    blocks.append(f'#define MULTIPLY_KIND "kind::{derivation.kind}{multiply_words(config.problem)}"')
     blocks += _blocks(load_wrapper(derivation.fragment))
     if config.fusion.uses_terms:
         # What is applied is called by what finishes a sum, and needs nothing but the instructions.
@@ -117,7 +118,7 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
     body = rung.body if rung else "gemm.cuh"
     if body != "gemm.cuh":
         return [group, body]
-    terms = config.fusion.uses_terms
+    terms, scaled = config.fusion.uses_terms, scaled_types(config.problem) is not None
     return [
         group,
         "finish.cuh" if terms else "finish_none.cuh",
@@ -126,7 +127,8 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
         "cluster_alone.cuh" if config.cluster.m * config.cluster.n == 1 else "cluster_multicast.cuh",
         f"tiles_{config.schedule.launch}.cuh",
         f"epilogue_{config.epilogue.store}.cuh",
-        "kernel_terms.cuh" if terms else "kernel_plain.cuh",
+        *([f"scaled_{group}", "scales.cuh"] if scaled else ["scales_none.cuh"]),
+        f"kernel_{'scaled_' if scaled else ''}{'terms' if terms else 'plain'}.cuh",
     ]
 
 
@@ -175,6 +177,12 @@ def _header(derivation: Derivation, rung: Rung | None) -> str:
         f"  tensor_map_a       dims {_dims('M', config.problem.a_major)}, box {maps.a.box}, swizzle {maps.a.swizzle}",
         f"  tensor_map_b       dims {_dims('N', config.problem.b_major)}, box {maps.b.box}, swizzle {maps.b.swizzle}",
     ]
+    if derivation.scales is not None:
+        scale_a, scale_b = derivation.scale_maps(4096, 4096, 4096)
+        lines += [
+            f"  tensor_map_scale_a dims (half an atom's bytes, atoms along K, along M), 2 bytes an element, box {scale_a.box}, no swizzle",
+            f"  tensor_map_scale_b the same of B, box {scale_b.box}, no swizzle",
+        ]
     if maps.d is not None and maps.d_tail is not None:
         lines += [
             f"  tensor_map_d       dims (N, M), box {maps.d.box}, swizzle {maps.d.swizzle}",

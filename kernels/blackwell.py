@@ -20,6 +20,7 @@ from stridewright.layout import Layout, SwizzledLayout, compose, cosize, left_in
 from stridewright.layout.banks import Access, BankReport, bank_report
 from stridewright.layout.hardware import (
     Plan,
+    Request,
     TensorMap,
     accumulator_columns,
     accumulator_layout,
@@ -36,8 +37,10 @@ from stridewright.layout.hardware import (
 from stridewright.layout.hardware.dtypes import data_type
 
 from .blackwell_rules import ALIGNMENT_SLACK, THREADS, ctas, operand_swizzle, panel_rows, shared_parts
+from .blackwell_scales import TileScales, scale_map, scale_tensors, scaled_types, tile_scales
 from .blackwell_types import (
     accumulator_of,
+    element_of,
     instruction_k,
     kind_of,
     operand_formats,
@@ -145,6 +148,8 @@ class Derivation:
     staging_report: BankReport | None
     shared_map: tuple[tuple[str, int, int], ...]
     """(what, offset, bytes) of each part of shared memory."""
+    scales: TileScales | None
+    """The scale factors of a tile, where the formats have some."""
     steps: tuple[Step, ...]
 
     @property
@@ -226,6 +231,19 @@ class Derivation:
             d=d,
             d_tail=d_tail,
         )
+
+    def scale_maps(self, m: int, n: int, k: int) -> tuple[TensorMap, TensorMap]:
+        """The tensor maps of the scale factors of A and of B, for a problem's sizes (elements). The formats must have some.
+
+        >>> from stridewright.kernels.config import Problem
+        >>> config = GemmConfig(arch="sm_100a", problem=Problem(a="mxfp8", b="mxfp8")).replace(tile_k=128, stages=3)
+        >>> [one.shape for one in derive(config).scale_maps(300, 64, 512)]
+        [(256, 4, 3), (256, 4, 1)]
+        """
+        if self.scales is None:
+            raise ValueError(f"{self.config.problem.a} and {self.config.problem.b} have no scale factors")
+        a, b = scale_tensors(self.config.problem, m, n, k)
+        return scale_map(a, self.scales.a, self.config.arch), scale_map(b, self.scales.b, self.config.arch)
 
 
 def panel_tile(rows: int, columns: int, dtype: str = "bf16") -> SwizzledLayout:
@@ -434,7 +452,11 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
     a = operand_tile("A", tile.m // group, config, swizzle, config.cluster.n)
     b = operand_tile("B", tile.n // group, config, swizzle, config.cluster.m)
     count = config.pipeline.accumulators
-    plan = plan_tensor_memory([accumulator_request(f"accumulator {i}", tile.m, tile.n, group) for i in range(count)])
+    scales, types = tile_scales(config, instruction_k(problem)), scaled_types(problem)
+    requests = [accumulator_request(f"accumulator {i}", tile.m, tile.n, group) for i in range(count)]
+    if scales is not None:
+        requests += [Request(f"scale factors of slot {i}", scales.columns) for i in range(config.pipeline.stages)]
+    plan = plan_tensor_memory(requests)
     first = [plan[f"accumulator {i}"].column for i in range(count)]
     offsets = Layout(count, first[1] - first[0] if count > 1 else 0)
     if [offsets(i) for i in range(count)] != first:
@@ -459,11 +481,12 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
             kind_of(problem),
             tile.m,
             tile.n,
-            problem.a,
-            problem.b,
+            element_of(problem.a),
+            element_of(problem.b),
             accumulator_of(problem),
             problem.a_major,
             problem.b_major,
+            scale=types[0].scale if types else "",
             cta_group=group,
         ),
         plan=plan,
@@ -474,6 +497,7 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
         staging_addresses=addresses,
         staging_report=report,
         shared_map=tuple(shared_map),
+        scales=scales,
         steps=(),
     )
     return dataclasses.replace(derivation, steps=tuple(steps(derivation)))

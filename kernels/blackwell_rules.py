@@ -11,25 +11,34 @@ from typing import get_args
 
 from stridewright.layout.hardware import accumulator_columns, data_path, swizzle_modes
 from stridewright.layout.hardware.instruction_descriptors import legal_m, legal_n
+from stridewright.layout.hardware.scale_factors import SCALED_TYPES
 from stridewright.layout.hardware.tensor_memory import COLUMNS
 from stridewright.layout.hardware.tensor_memory_plan import ALLOC_SHARED_BYTES, MINIMUM_COLUMNS
 
+from .blackwell_scales import format_violations, tile_scales
+from .blackwell_scales import tile_violations as scale_violations
 from .blackwell_types import (
     KIND_OF,
     OPERANDS,
     PADDED_K,
     RESULTS,
     contiguous_unit,
+    element_of,
+    instruction_k,
     kind_of,
     operand_formats,
     padded,
     result_bytes,
     shared_bits,
+    stored,
 )
 from .config import RESULT_FORMATS, GemmConfig, Launch, Problem, Split, Violation, is_size
 from .fusion import fusion_problems
 
 ARCHITECTURES = ("sm_100a", "sm_103a")
+
+ALL_OPERANDS = (*OPERANDS, *SCALED_TYPES)
+"""Formats of A and B, those with factors of blocks of K included."""
 
 SHARED_LIMIT = 232_448 - ALLOC_SHARED_BYTES
 """Bytes of dynamic shared memory a CTA can ask for: 227 KiB (CUDA C++ Programming Guide, compute capability 10.0), less
@@ -150,11 +159,13 @@ def shared_parts(config: GemmConfig) -> dict[str, int]:
     bits_a, bits_b = (shared_bits(dtype) for dtype in operand_formats(config.problem))
     controlled = config.schedule.launch == "clc"
     staged = config.epilogue.store == "tma"
+    scales = tile_scales(config, instruction_k(config.problem))
     parts = {
         "tiles of A": stages * tile.m // group * tile.k * bits_a // 8,
         # The swizzle acts on address bits: what is staged begins at a multiple of 1024.
         "tiles of B": -(-stages * tile.n // group * tile.k * bits_b // 8 // 1024) * 1024,
         "staging of D": warps * config.epilogue.buffers * panel_rows(config) * PANEL_BYTES if staged else 0,
+        **({"scales of A": stages * scales.a.bytes, "scales of B": stages * scales.b.bytes} if scales else {}),
         "barriers": 16 * (stages + config.pipeline.accumulators + (TILE_SLOTS if controlled else 0)),
     }
     if controlled:
@@ -212,7 +223,7 @@ def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Viol
     >>> [str(one) for one in problem_violations(Problem(a="e4m3", b="bf16"))]
     ["b='bf16': no kind of tcgen05.mma multiplies it with e4m3; b may be e4m3, e5m2, e2m3, e3m2 or e2m1"]
     """
-    for name, formats in (("a", OPERANDS), ("b", OPERANDS), ("d", RESULT_FORMATS)):
+    for name, formats in (("a", ALL_OPERANDS), ("b", ALL_OPERANDS), ("d", RESULT_FORMATS)):
         dtype = getattr(problem, name)
         if dtype not in formats:
             hint = 'float32 operands are multiplied as "tf32" (10 fraction bits)' if dtype == "f32" else ""
@@ -222,7 +233,7 @@ def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Viol
                 rule=f"this type has no Blackwell kernel; there is {_or(formats)}",
                 fix=hint,
             )
-    if problem.a in OPERANDS and problem.b in OPERANDS:
+    if problem.a in ALL_OPERANDS and problem.b in ALL_OPERANDS:
         yield from _mixture_violations(problem, arch)
     for name in ("a_major", "b_major"):
         major, dtype = getattr(problem, name), getattr(problem, name[0])
@@ -230,7 +241,7 @@ def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Viol
             yield Violation(
                 parameter=name, value=repr(major), rule='must be "k" (rows of K contiguous elements) or "mn"'
             )
-        elif major == "mn" and dtype in ("e2m3", "e3m2", "e2m1"):
+        elif major == "mn" and element_of(dtype) in ("e2m3", "e3m2", "e2m1"):
             yield Violation(
                 parameter=name,
                 value=repr(major),
@@ -248,14 +259,18 @@ def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Viol
         elif size >= 2**31:
             yield Violation(parameter=name, value=size, rule="must be below 2^31 (TMA coordinates are 32-bit signed)")
     for name in "ab":
-        if problem.k is not None and is_size(problem.k) and getattr(problem, name) in ("e2m3", "e3m2", "e2m1"):
+        if problem.k is not None and is_size(problem.k) and padded(stored(getattr(problem, name), kind_of(problem))):
             yield from _padded_violations(problem, name)
 
 
 def _mixture_violations(problem: Problem, arch: str) -> Iterator[Violation]:
     """What of the formats does not go together."""
     kind = kind_of(problem)
+    scaled = list(format_violations(problem))
+    yield from scaled
     if not kind:
+        if scaled:
+            return
         same = KIND_OF[problem.a]
         may = [problem.a] if same == "f16" else [dtype for dtype, own in KIND_OF.items() if own == same]
         yield Violation(
@@ -485,6 +500,7 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
         )
     elif tile.m in TILE_ROWS[group]:
         yield from _operand_violations(config)
+    yield from scale_violations(config)
     if tile.k not in SLOT_DEPTHS:
         yield Violation(parameter="tile_k", value=tile.k, rule=f"must be {_or(map(str, SLOT_DEPTHS))} elements of K")
     if not 1 <= config.pipeline.stages <= MAXIMUM_STAGES:
@@ -501,11 +517,18 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
 
 def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
     columns = accumulator_columns(config.tile.m, config.tile.n, ctas(config)) * config.pipeline.accumulators
-    if max(1 << (columns - 1).bit_length(), MINIMUM_COLUMNS) > COLUMNS:
+    scales = tile_scales(config, instruction_k(config.problem))
+    factors = scales.columns * config.pipeline.stages if scales else 0
+    if max(1 << (columns + factors - 1).bit_length(), MINIMUM_COLUMNS) > COLUMNS:
+        most = (COLUMNS - columns) // scales.columns if scales else 0
+        smaller = "accumulators=1 or a smaller tile_n fits" if columns > COLUMNS // 2 else ""
         yield Violation(
-            parameter="accumulators",
-            value=config.pipeline.accumulators,
-            rule=f"{columns} columns of tensor memory, and an SM has {COLUMNS}",
+            parameter="stages" if most > 0 else "accumulators",
+            value=config.pipeline.stages if most > 0 else config.pipeline.accumulators,
+            rule=f"{columns} columns of tensor memory"
+            + (f" and {factors} for the scale factors of all slots" if factors else "")
+            + f", and an SM has {COLUMNS}",
+            fix=f"stages={most} fits" if most > 0 else smaller,
         )
     needed = sum(shared_parts(config).values()) + ALIGNMENT_SLACK
     if needed > SHARED_LIMIT:

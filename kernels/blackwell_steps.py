@@ -17,6 +17,7 @@ from stridewright.layout.hardware import (
 from stridewright.layout.hardware.tensor_memory import data_path
 
 from .blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, cluster_ctas, panel_rows, tile_readers
+from .blackwell_scales import scale_step
 from .blackwell_types import accumulator_of, instruction_k, panel_columns, result_bytes
 from .hopper import AddressFunction, Constant, Step, byte_offsets
 
@@ -39,6 +40,8 @@ def steps(derivation: Derivation) -> Iterator[Step]:
         yield _fusion_step(derivation)
     yield _operand_step(derivation, derivation.a)
     yield _operand_step(derivation, derivation.b)
+    if derivation.scales is not None:
+        yield scale_step(derivation)
     yield _tensor_memory_step(derivation)
     yield _shared_step(derivation)
     yield _fragment_step(derivation)
@@ -197,7 +200,7 @@ def _tensor_memory_step(derivation: Derivation) -> Step:
         notes=(
             f'Layout {letter} (PTX ISA, "tcgen05 data path layout"). {derivation.plan.explain().splitlines()[0]}:',
             *(line for line in derivation.plan.explain().splitlines()[1:]),
-            f"Instruction descriptor {word:#010x}: {decode_instruction_descriptor(word, derivation.kind).explain()}.",
+            f"Instruction descriptor {word:#010x}: {', '.join(decode_instruction_descriptor(word, derivation.kind).explain().splitlines())}.",
         ),
         constants=(
             Constant("int", "TMEM_COLUMNS", derivation.plan.columns),
@@ -222,6 +225,9 @@ def _shared_step(derivation: Derivation) -> Step:
     ]
     if derivation.staging is not None:
         constants.append(Constant("uint32", "STAGING_OFFSET", derivation.offset("staging of D")))
+    if derivation.scales is not None:
+        for name in "AB":
+            constants.append(Constant("uint32", f"SCALE_{name}_OFFSET", derivation.offset(f"scales of {name}")))
     for name, count in zip(names, counts, strict=True):
         constants.append(Constant("uint32", f"{name}_OFFSET", barriers))
         barriers += 8 * count

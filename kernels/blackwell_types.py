@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stridewright.layout.hardware.dtypes import data_type
 from stridewright.layout.hardware.instruction_descriptors import DENSE_K, OPERAND_CODES
+from stridewright.layout.hardware.scale_factors import SCALED_TYPES, scaled_kind
 
 from .config import RESULT_FORMATS, Problem
 
@@ -19,12 +20,17 @@ KIND_OF = {dtype: kind for kind in DENSE_KINDS for dtype in OPERAND_CODES[kind]}
 OPERANDS = ("bf16", "f16", "tf32", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "s8", "u8")
 """Formats of A and B. tf32 is float32 in memory, rounded to 10 fraction bits on its way."""
 
-RESULTS = {kind: tuple(d for d in RESULT_FORMATS if d != "s32" or kind == "i8") for kind in DENSE_KINDS}
+SCALED_KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
+"""Kinds that multiply elements by factors of blocks of K (PTX ISA 9.1, section 9.7.16.10.5)."""
+
+RESULTS = {
+    kind: tuple(d for d in RESULT_FORMATS if d != "s32" or kind == "i8") for kind in (*DENSE_KINDS, *SCALED_KINDS)
+}
 """Formats of D by kind: sums of integers alone may stay integers of 32 bits."""
 
-RATE = {"f16": 1.0, "tf32": 0.5, "f8f6f4": 2.0, "i8": 2.0}
+RATE = {"f16": 1.0, "tf32": 0.5, "f8f6f4": 2.0, "i8": 2.0, "mxf8f6f4": 2.0, "mxf4": 4.0, "mxf4nvf4": 4.0}
 """Dense multiply-adds of an SM and clock, beside those of 16-bit operands (NVIDIA, DGX B200 data sheet: 2.25 PFLOP/s bf16
-dense a GPU, 1.13 tf32, 4.5 fp8 and int8)."""
+dense a GPU, 1.13 tf32, 4.5 fp8 and int8, 9 fp4)."""
 
 PADDED_K = 128
 """Elements of K that one box of the padded 4- and 6-bit types holds (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -35,20 +41,35 @@ def kind_of(problem: Problem) -> str:
 
     >>> kind_of(Problem()), kind_of(Problem(a="e4m3", b="e2m1")), kind_of(Problem(a="s8", b="u8")), kind_of(Problem(a="s8"))
     ('f16', 'f8f6f4', 'i8', '')
+    >>> kind_of(Problem(a="mxfp8", b="mxfp4")), kind_of(Problem(a="nvfp4", b="nvfp4"))
+    ('mxf8f6f4', 'mxf4nvf4')
     """
+    if problem.a in SCALED_TYPES or problem.b in SCALED_TYPES:
+        return scaled_kind(problem.a, problem.b)
     kind = KIND_OF.get(problem.a, "")
     # Kind f16 has two formats and takes one of them for both (PTX ISA 9.1, table 42).
     mixed = kind == "f16" and problem.a != problem.b
     return kind if KIND_OF.get(problem.b) == kind and not mixed else ""
 
 
-def stored(dtype: str, kind: str) -> str:
-    """The format as shared memory holds it: kind f8f6f4 reads 4-bit values from 16-byte chunks of which half is padding.
+def element_of(dtype: str) -> str:
+    """The format of the elements: of block-scaled ones without their factors.
 
-    >>> stored("e2m1", "f8f6f4"), stored("e4m3", "f8f6f4")
-    ('e2m1_padded', 'e4m3')
+    >>> element_of("bf16"), element_of("nvfp4")
+    ('bf16', 'e2m1')
     """
-    return "e2m1_padded" if dtype == "e2m1" and kind == "f8f6f4" else dtype
+    return SCALED_TYPES[dtype].element if dtype in SCALED_TYPES else dtype
+
+
+def stored(dtype: str, kind: str) -> str:
+    """The format as shared memory holds it: kinds f8f6f4 and mxf8f6f4 read 4-bit values from 16-byte chunks of which half is
+    padding.
+
+    >>> stored("e2m1", "f8f6f4"), stored("e4m3", "f8f6f4"), stored("mxfp4", "mxf8f6f4"), stored("mxfp4", "mxf4")
+    ('e2m1_padded', 'e4m3', 'e2m1_padded', 'e2m1')
+    """
+    element = element_of(dtype)
+    return "e2m1_padded" if element == "e2m1" and kind in ("f8f6f4", "mxf8f6f4") else element
 
 
 def padded(dtype: str) -> bool:

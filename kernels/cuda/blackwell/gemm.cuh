@@ -13,7 +13,7 @@ struct Slots {
     uint32 b;
 };
 
-DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Slots slots, Ring ring, Tiles tiles, uint32 k) {
+DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Slots slots, ScaleFactors scales, Ring ring, Tiles tiles, uint32 k) {
     // Of a pair, each CTA loads its half of the tile's rows of A and of B.
     const uint32 half_a = cta_of_tile() * A_ROWS;
     const uint32 half_b = cta_of_tile() * B_ROWS;
@@ -26,16 +26,17 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Slots slots,
             ring.wait_empty(at);
             const uint32 full = ring.full_barrier(at.slot);
             // What lies outside the tensors is filled with zeros and counted too. The leader expects the bytes of both CTAs.
-            if (cta_of_tile() == 0) mbarrier_arrive_expect_tx(full, CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES));
+            if (cta_of_tile() == 0) mbarrier_arrive_expect_tx(full, CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES + ScaleFactors::SLOT_BYTES));
             load_a(map_a, slots.a + at.slot * A_SLOT_BYTES, leaders_barrier(full), tile.row * TILE_M + half_a, k_first);
             load_b(map_b, slots.b + at.slot * B_SLOT_BYTES, leaders_barrier(full), tile.column * TILE_N + half_b, k_first);
+            scales.load(at.slot, leaders_barrier(full), tile, k_first);
             at.advance();
         }
     }
     ring.drain(at);
 }
 
-DEVICE void multiply(Slots slots, Ring ring, Accumulators accumulators, Tiles tiles, uint32 tmem, uint32 k) {
+DEVICE void multiply(Slots slots, ScaleFactors scales, Ring ring, Accumulators accumulators, Tiles tiles, uint32 tmem, uint32 k) {
     // A matrix descriptor holds its address, 18 bits of it, in units of 16 bytes in its low bits, so advancing an operand is an addition.
     const uint64 descriptor_a = A_DESCRIPTOR + ((slots.a & 0x3ffff) >> 4);
     const uint64 descriptor_b = B_DESCRIPTOR + ((slots.b & 0x3ffff) >> 4);
@@ -48,11 +49,13 @@ DEVICE void multiply(Slots slots, Ring ring, Accumulators accumulators, Tiles ti
         const uint32 d = tmem + accumulator_offset(into.slot);
         for (uint32 k_first = 0; k_first < k; k_first += TILE_K) {
             ring.wait_full(at);
+            scales.copy(at.slot, tmem);
             const uint64 a = descriptor_a + at.slot * (A_SLOT_BYTES >> 4);
             const uint64 b = descriptor_b + at.slot * (B_SLOT_BYTES >> 4);
             #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) {
-                tmem_multiply(d, a + a_step_advance(step), b + b_step_advance(step), k_first > 0 || step > 0);    // the first starts the sum
+                const bool accumulate = k_first > 0 || step > 0;    // the first starts the sum
+                scales.multiply(d, a + a_step_advance(step), b + b_step_advance(step), tmem, tile, at.slot, step, accumulate);
             }
             commit_slot(ring.empty_barrier(at.slot));
             at.advance();
@@ -92,11 +95,12 @@ DEVICE void store(Epilogue epilogue, Finish finish, Accumulators accumulators, T
 }
 
 // One CTA. The tensor maps are the kernel's parameters: the copy engine wants to find them there.
-DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, Output output, uint32 k, const Terms &terms) {
+DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, const ScaleMaps &scale_maps, Output output, uint32 k, const Terms &terms) {
     extern __shared__ uint8 dynamic_shared[];
     // The swizzle acts on address bits, so tiles start at multiples of 1024 bytes. The launch asks for 1023 bytes more than the map below.
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
     const Slots slots = {shared + A_OFFSET, shared + B_OFFSET};
+    const ScaleFactors scales(scale_maps, shared);
     const Ring ring = {shared + FULL_BARRIERS_OFFSET, shared + EMPTY_BARRIERS_OFFSET};
     const Accumulators accumulators = {shared + ACCUMULATOR_FULL_OFFSET, shared + ACCUMULATOR_EMPTY_OFFSET};
     Tiles tiles(shared, output.m, output.n);
@@ -105,6 +109,7 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
     if (threadIdx.x == 0) {
         tensor_map_prefetch(&tensor_map_a);
         tensor_map_prefetch(&tensor_map_b);
+        scales.prefetch();
         ring.initialise();
         accumulators.initialise();
         Tiles::initialise(shared);
@@ -121,9 +126,9 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
     dependency_allow();
 
     if (warp == 0) {
-        if (elect_one()) produce(&tensor_map_a, &tensor_map_b, slots, ring, tiles, k);
+        if (elect_one()) produce(&tensor_map_a, &tensor_map_b, slots, scales, ring, tiles, k);
     } else if (warp == 1) {
-        if (cta_of_tile() == 0 && elect_one()) multiply(slots, ring, accumulators, tiles, tmem, k);
+        if (cta_of_tile() == 0 && elect_one()) multiply(slots, scales, ring, accumulators, tiles, tmem, k);
     } else if (warp == 2) {
         if (elect_one()) tiles.schedule();
     } else if (warp >= 4) {

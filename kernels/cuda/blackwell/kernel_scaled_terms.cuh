@@ -1,0 +1,10 @@
+// The kernel whose launch computes one product of block-scaled operands and takes what is added, scaled and applied, too.
+#pragma once
+#include "gemm.cuh"
+
+extern "C" __global__ void CLUSTER_ATTRIBUTE __launch_bounds__(THREADS, 1)
+stridewright_gemm(const __grid_constant__ TensorMap tensor_map_a, const __grid_constant__ TensorMap tensor_map_b, const __grid_constant__ TensorMap tensor_map_scale_a,
+                  const __grid_constant__ TensorMap tensor_map_scale_b, const __grid_constant__ TensorMap tensor_map_d, const __grid_constant__ TensorMap tensor_map_d_tail,
+                  Out *d, uint64 d_row_stride, uint32 m, uint32 n, uint32 k, const __grid_constant__ Terms terms) {
+    gemm(tensor_map_a, tensor_map_b, {&tensor_map_scale_a, &tensor_map_scale_b}, {&tensor_map_d, &tensor_map_d_tail, d, d_row_stride, m, n}, k, terms);
+}
