@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .workspace import Workspace
+
 if TYPE_CHECKING:
     from stridewright.layout.hardware import TensorMap
 
-    from .division import Division
     from .gemm import Gemm
     from .launch_arrays import DeviceMatrix
 
@@ -48,7 +49,7 @@ class BoundGemm:
     """
 
     workspace: Workspace | None = None
-    """Device memory that ``launch`` needs beside the arrays, and for as long as it is used."""
+    """Device memory that ``launch`` writes beside its result, and needs for as long as it is used."""
 
     def __init__(
         self,
@@ -59,59 +60,52 @@ class BoundGemm:
         family: str,
         out: Any,
         dependent: bool = False,
+        workspace: Any = None,
     ):
-        from .launch_packed import PackedLaunch
-
         self._operands = (a, b, d)
         self._family = family
         self._out = out
         division = gemm.division(_multiprocessors())
-        self.workspace = Workspace(gemm, division)
-        arguments = (*_arguments(gemm, a, b, d), *self.workspace.arguments)
-        self.launch = PackedLaunch(gemm.kernel, division.ctas, (gemm.config.threads, 1, 1), arguments, dependent)
+        self.workspace = Workspace(gemm, division, workspace)
+        self.launch = packed(
+            gemm.kernel,
+            division.ctas,
+            gemm.config.threads,
+            _arguments(gemm, a, b, d),
+            self.workspace,
+            dependent=dependent,
+        )
         """``launch(stream=None)`` launches and returns nothing."""
 
     def __call__(self, stream: Any = None) -> Any:
-        from .launch_arrays import give_back
+        from .launch_arrays import give_back, launch_in_order
 
-        self.launch(stream)
+        families = {operand.family for operand in self._operands[:2]} | {self._family}
+        chosen = launch_in_order(self.launch, families, self._operands[2].array, stream)
         if self._out is None:
-            return give_back(self._operands[2].array, self._family)
+            return give_back(self._operands[2].array, self._family, chosen)
         if self._family == "numpy":
-            self._out[...] = give_back(self._operands[2].array, "numpy")
+            self._out[...] = give_back(self._operands[2].array, "numpy", chosen)
         return self._out
 
 
-class Workspace:
-    """The device memory of a launch beside its operands: the order of the tiles as a table, partial sums and counters of
-    tiles that several CTAs share. Launches that run at the same time need one each.
+def packed(
+    kernel: Any, ctas: int, threads: int, arguments: tuple[Any, ...], workspace: Workspace, more: tuple[Any, ...] = (),
+    dependent: bool = False,
+) -> Any:  # fmt: skip
+    """The launch of a kernel whose ``arguments`` are followed by those of its workspace and ``more``: a PackedLaunch, after
+    what clears the workspace where the caller owns it.
     """
+    from .launch_packed import Launches, PackedLaunch
 
-    def __init__(self, gemm: Gemm, division: Division):
-        from .launch import DevicePointer, import_cupy
-
-        table = gemm.order_table()
-        needed = (table.size, division.partial_floats, division.counters)
-        # Kernels without need of any must not pay for the import, nor for three allocations.
-        self._arrays: list[Any] = [None, None, None]
-        if any(needed):
-            cupy = import_cupy()
-            self._arrays[0] = cupy.asarray(table) if table.size else None
-            self._arrays[1] = cupy.zeros(division.partial_floats, dtype=np.float32) if division.partial_floats else None
-            self._arrays[2] = cupy.zeros(division.counters, dtype=np.uint32) if division.counters else None
-            # The arrays are filled on the current stream, and any stream may launch.
-            cupy.cuda.get_current_stream().synchronize()
-        pointers = [DevicePointer(0 if array is None else array.data.ptr) for array in self._arrays]
-        self.arguments = (*pointers, np.uint32(division.shared_blocks))
-        """The kernel's last four arguments."""
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of device memory held."""
-        return sum(array.nbytes for array in self._arrays if array is not None)
+    every = (*arguments, *workspace.arguments, *more)
+    by_stream = workspace.by_stream(len(arguments))
+    options = {} if by_stream is None else {"by_stream": by_stream}
+    launch = PackedLaunch(kernel, ctas, (threads, 1, 1), every, dependent, **options)
+    return launch if workspace.clear is None else Launches([workspace.clear, launch])
 
 
-def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -> BoundGemm:
+def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False, workspace: Any = None) -> BoundGemm:
     """Checks the arrays against the GEMM and prepares its launch. Raises OperandError, TypeError or LaunchError; ``out`` is untouched then."""
     from .launch import import_cupy
     from .launch_arrays import adopt, family_of
@@ -125,6 +119,8 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -
         _check_rows(name, operand)
         operands.append(operand)
     family = family_of(a)
+    if out is None and family == "torch":
+        out = a.new_empty((gemm.m, gemm.n))  # its memory must be PyTorch's: it knows which stream works there
     if out is None:
         cupy = import_cupy()
         result = adopt(cupy.empty((gemm.m, gemm.n), dtype=_bfloat16()), "out")
@@ -139,7 +135,7 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False) -
         if gemm.config.epilogue.store == "tma":
             _check_rows("out", result)
         family = family_of(out)
-    return BoundGemm(gemm, operands[0], operands[1], result, family, out, dependent)
+    return BoundGemm(gemm, operands[0], operands[1], result, family, out, dependent, workspace)
 
 
 def _arguments(gemm: Gemm, a: DeviceMatrix, b: DeviceMatrix, d: DeviceMatrix) -> tuple[Any, ...]:
@@ -197,6 +193,13 @@ def _multiprocessors() -> int:
     from .launch import import_cupy
 
     return _multiprocessors_of(int(import_cupy().cuda.runtime.getDevice()))
+
+
+def multiprocessors_here(otherwise: int = 132) -> int:
+    """Multiprocessors of the current device; ``otherwise`` where none can be used."""
+    from .launch import gpu_available
+
+    return _multiprocessors() if gpu_available()[0] else otherwise
 
 
 @lru_cache(maxsize=64)

@@ -15,12 +15,14 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from .calls import Calls
+from .calls import Calls, Table
+from .workspace import Workspace
 
 if TYPE_CHECKING:
     from .gemm import Gemm
@@ -38,6 +40,19 @@ _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
 _calls: dict[tuple[int, int, int, str], Calls] = {}
+_opening: dict[tuple[int, int, int, str], threading.Lock] = {}
+"""Held while a shape is called for the first time: of many threads one makes its kernel."""
+_changing = threading.RLock()
+
+
+def _nothing_kept(a: Any, b: Any, out: Any, stream: Any) -> Any:
+    """In place of a table's ``launch`` before there is one."""
+    return None
+
+
+_launch: Callable[[Any, Any, Any, Any], Any] = _nothing_kept
+_table: Table | None = None
+"""The launches of all shapes."""
 
 
 def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90a", **options: Any) -> Any:
@@ -46,6 +61,8 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
     The Gemm for a shape is made once and kept, and so are its launches. ``options`` are those of :func:`.general_call.multiply`:
     c, bias, activation and more. Raises OperandError, naming both shapes, if the arrays do not go together.
     """
+    if not options and arch == "sm_90a" and _launch(a, b, out, stream) is not None:
+        return out
     if options:
         from .general_call import multiply as fused
 
@@ -60,11 +77,14 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
 
         return multiply(a, b, out, stream, arch)
     key = (shape_a[0], shape_b[0], shape_a[1], arch)
-    calls = _calls.get(key)
     try:
+        calls = _calls.get(key)
         if calls is None:
             return _first(key, a, b, out, stream)
-        result = calls(a, b, out, stream)
+        from .launch_arrays import on_device_of
+
+        with on_device_of(a):
+            result = calls(a, b, out, stream)
         return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
     except ValueError:
         # Only an array of another format has another way.
@@ -81,8 +101,20 @@ def _is_bf16(array: Any) -> bool:
 
 def forget() -> None:
     """Makes the next call of every shape choose its configuration anew, as after tuning."""
-    _calls.clear()
-    _whole.cache_clear()
+    global _table, _launch
+    with _changing:
+        _table, _launch = None, _nothing_kept
+        _calls.clear()
+        _whole.cache_clear()
+
+
+def _kept() -> Table:
+    global _table, _launch
+    with _changing:
+        if _table is None:
+            _table = Table()
+            _launch = _table.launch
+        return _table
 
 
 def _wrong_shapes(shape_a: Any, shape_b: Any) -> Exception:
@@ -103,21 +135,30 @@ def _whole(m: int, n: int, k: int, arch: str) -> Gemm:
 
 def _first(key: tuple[int, int, int, str], a: Any, b: Any, out: Any, stream: Any) -> Any:
     """A shape's first call in this process: from its record, or the whole way, which leaves one."""
-    recorded = _from_record(key)
-    if recorded is not None:
-        calls = Calls(recorded)
-        result = calls(a, b, out, stream)
-    else:
-        made = _whole(*key)
-        result = made(a, b, out=out, stream=stream)
-        kept = made._calls
-        if kept is None:
-            return result
-        calls = kept
-        _record(made)
-    while len(_calls) >= _MOST:
-        del _calls[next(iter(_calls))]
-    _calls[key] = calls
+    from .launch_arrays import on_device_of
+
+    with _opening.setdefault(key, threading.Lock()), on_device_of(a):
+        calls = _calls.get(key)  # of another thread, which came before
+        if calls is None:
+            recorded = _from_record(key)
+            made = _whole(*key) if recorded is None else None
+            if made is not None:
+                made._require_gpu()
+            calls = Calls(made or recorded, _kept())
+            result = calls(a, b, out, stream)
+            if made is not None:
+                if result is None:
+                    # Arrays of another library: the next ones may be of one whose launches are kept.
+                    return made(a, b, out=out, stream=stream)
+                _record(made)
+            with _changing:
+                while len(_calls) >= _MOST:
+                    oldest = next(iter(_calls))
+                    del _calls[oldest]
+                    _opening.pop(oldest, None)
+                _calls[key] = calls
+        else:
+            result = calls(a, b, out, stream)
     return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
 
 
@@ -159,6 +200,8 @@ class RecordedGemm:
 
     key: tuple[int, int, int, str]
     record: Mapping[str, Any]
+    sms: int = 0
+    """Multiprocessors of the devices that the record serves."""
 
     @property
     def m(self) -> int:
@@ -187,27 +230,27 @@ class RecordedGemm:
         """Empty: a kernel that reads its order of tiles from a table has no record."""
         return SimpleNamespace(size=0)
 
-    def bind(self, a: Any, b: Any, out: Any) -> Any:
+    def bind(self, a: Any, b: Any, out: Any, workspace: Any = None) -> Any:
         """The launch for dense arrays of bf16 on the current device; for all others, and where the cubin does not load, the
         whole Gemm's, which says what is wrong.
         """
-        from .bind import Workspace
-        from .launch import LaunchError
-        from .launch_packed import PackedLaunch
+        from . import driver
+        from .bind import packed
+        from .launch import LaunchError, current_device
 
         m, n, k, _ = self.key
         fits = all(_dense(array, shape) for array, shape in ((a, (m, k)), (b, (n, k)), (out, (m, n))))
-        if fits:
+        if fits and driver.multiprocessors(current_device()) == self.sms:
             try:
-                workspace = Workspace(self, SimpleNamespace(**self.record["workspace"]))  # type: ignore[arg-type]
-                arguments = (*self._arguments(a, b, out), *workspace.arguments)
-                launch = PackedLaunch(
-                    self.kernel, self.record["ctas"], self.record["threads"], arguments, self.record["dependent"]
+                own = Workspace(self, SimpleNamespace(**self.record["workspace"]), workspace)
+                arguments, record = self._arguments(a, b, out), self.record
+                launch = packed(
+                    self.kernel, record["ctas"], record["threads"], arguments, own, dependent=record["dependent"]
                 )
-                return SimpleNamespace(launch=launch, workspace=workspace)
+                return SimpleNamespace(launch=launch, workspace=own)
             except LaunchError as error:
                 _logger.warning("the recorded kernel of %s is not used: %s", self.key, error)
-        return _whole(*self.key).bind(a, b, out)
+        return _whole(*self.key).bind(a, b, out, workspace=workspace)
 
     def _arguments(self, a: Any, b: Any, out: Any) -> tuple[Any, ...]:
         from .bind import kernel_arguments
@@ -247,12 +290,13 @@ def _from_record(key: tuple[int, int, int, str]) -> Any:
         device = int(import_cupy().cuda.runtime.getDevice())
         if driver.architecture(driver.compute_capability(device)) != key[3]:
             return None
-        record = json.loads(_path(key, driver.multiprocessors(device)).read_text(encoding="utf-8"))
+        sms = driver.multiprocessors(device)
+        record = json.loads(_path(key, sms).read_text(encoding="utf-8"))
         if record["format"] != _FORMAT or record["digest"] != package_digest():
             return None
         if hashlib.sha256(Path(record["cubin"]).read_bytes()).hexdigest() != record["cubin_digest"]:
             return None
-        return RecordedGemm(key, record) if all(name in record for name in _NEEDED) else None
+        return RecordedGemm(key, record, sms) if all(name in record for name in _NEEDED) else None
     except Exception as error:  # whatever is wrong with a record, or here, the whole way says it better
         _logger.debug("no record of %s: %s", key, error)
         return None

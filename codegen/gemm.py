@@ -6,6 +6,7 @@ Puts the other modules together; how a kernel is derived, compiled, launched or 
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,13 +21,15 @@ from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 from stridewright.kernels.orders import packed_table
 
 from . import tuned
-from .bind import BoundGemm, OperandError, UnreadableError, bind, wrong_major
-from .calls import Calls
+from .asked import _beyond_plain, _missing_sizes, _refuse_beyond
+from .bind import BoundGemm, OperandError, UnreadableError, bind, multiprocessors_here, wrong_major
+from .calls import Calls, call
 from .division import Division, divide
 from .first_call import forget
 from .first_call import gemm as gemm
 from .select import SMS, select
 from .source import KERNEL_NAME, generate
+from .workspace import sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,6 +92,8 @@ class Gemm:
 
     _calls: Calls | None = None
     """The launches that calls have made, kept for the next ones with the same arrays."""
+    _launch: Callable[..., Any] = staticmethod(lambda a, b, out, stream: None)
+    """Launches what is kept for these arrays and returns ``out``, or does nothing and returns None."""
 
     def __new__(cls, *args: Any, config: GemmConfig | None = None, **options: Any) -> Gemm:
         """One of the architecture's own class: what differs between the families stands there."""
@@ -207,11 +212,15 @@ class Gemm:
         """The compiled program, from the cache where it was built before."""
         from . import build
 
-        source = self.source
-        start = time.perf_counter()
-        built = build.build(source, arch=self.config.arch, name=f"{self.config.name}.cu")
-        self.seconds["compile"] = time.perf_counter() - start
-        return built
+        with self.__dict__.setdefault("_building", threading.Lock()):
+            made: Build | None = self.__dict__.get("build")  # by a thread that came before
+            if made is None:
+                source = self.source
+                start = time.perf_counter()
+                made = build.build(source, arch=self.config.arch, name=f"{self.config.name}.cu")
+                self.seconds["compile"] = time.perf_counter() - start
+                self.__dict__["build"] = made
+        return made
 
     @property
     def ptx(self) -> str:
@@ -315,38 +324,44 @@ class Gemm:
         ``out``.
 
         Arrays are CuPy's or anything that speaks DLPack (no copy), or numpy's (copied there and back). Rows may be
-        further apart than they are long, by a multiple of 16 bytes. The launch goes to ``stream``, or CuPy's current
-        one, and is not waited for unless numpy arrays came in. ``alpha``: a number or a float32 on the device; ``c`` (M, N); ``bias``
+        further apart than they are long, by a multiple of 16 bytes. The launch goes to ``stream``, or the current one of PyTorch
+        for its tensors, else CuPy's, on the arrays' device, and is not waited for unless numpy arrays came in. ``workspace``:
+        memory of the caller's for partial sums, ``workspace_bytes`` of it or more (else an own one is kept). ``alpha``: a number or a float32 on the device; ``c`` (M, N); ``bias``
         (N,) for each column or (M, 1) for each row. ``others``: ``scale_a``, ``scale_b`` (one number, one for each row, or one for each
         128 of K, of B also of 128 rows), ``aux`` (M, N) for what the activation is applied to, ``amax`` (raised to the largest |D|),
         ``scale_d``, ``offsets`` of groups. Raises OperandError for arrays that do not fit,
         LaunchError where there is no GPU of the kernel's architecture.
         """
-        if c is not None or bias is not None or others or beta or (alpha is not _ONE and not _is_one(alpha)):
+        if c is None and bias is None and alpha is _ONE and not beta and not others:
+            if self._launch(a, b, out, stream) is not None:
+                return out
+        elif c is not None or bias is not None or beta or not _is_one(alpha) or others.keys() - {"workspace"}:
             return self.general(a, b, c, bias, alpha, beta, out, stream, **others)
-        calls = self._calls
-        if calls is None:
-            if out is None:
-                self._require_gpu()
-            calls = self._calls = Calls(self)
-        result = calls(a, b, out, stream)
-        if result is not None:
-            return result
-        if out is None:
-            # Before an array is moved to a device: "no GPU" is the clearer answer, with the way to run without one.
-            self._require_gpu()
-        return self.bind(a, b, out)(stream)
+        return call(self, a, b, out, stream, others.get("workspace"))
 
-    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool | None = None) -> BoundGemm | GeneralBound:
+    def bind(
+        self, a: Any, b: Any, out: Any = None, dependent: bool | None = None, workspace: Any = None
+    ) -> BoundGemm | GeneralBound:
         """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or
         encoded again. With ``dependent`` the kernel starts while the one before it in the stream ends, and waits for
-        it before it reads or writes an array (programmatic dependent launch).
+        it before it reads or writes an array (programmatic dependent launch). ``workspace``: memory of the caller's, for partial
+        sums, which every launch clears first; by default an own one is kept with the launch.
         """
         try:
-            return bind(self, a, b, out, self.dependent if dependent is None else dependent)
+            return bind(self, a, b, out, self.dependent if dependent is None else dependent, workspace)
         except UnreadableError:
             # Another kernel may read it: MN-major, or after a copy to padded rows.
-            return self.general.bind(a, b, out)
+            return self.general.bind(a, b, out, workspace=workspace)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of device memory that a launch writes beside its result, on the current device (on 132 multiprocessors where
+        there is none): partial sums and counters of tiles whose K several CTAs share.
+
+        >>> Gemm(128, 128, 65536, config=GemmConfig().replace(split_kind="split", parts=4)).workspace_bytes > 4 * 128 * 128
+        True
+        """
+        return sizes(self.division(multiprocessors_here())).bytes
 
     def tune(self, seconds: float = 20.0, **options: Any) -> TuneResult:
         """Measures configurations on the current GPU for about ``seconds``; this Gemm, and every later one of the problem,
@@ -359,6 +374,7 @@ class Gemm:
         for made in ("source", "build", "kernel"):
             self.__dict__.pop(made, None)
         self.config, self._maps, self._calls = result.config, {}, None
+        self.__dict__.pop("_launch", None)
         forget()  # gemm() must find it too
         self.dependent = result.dependent
         return result
@@ -392,12 +408,11 @@ class Gemm:
         """The kernel, ready to launch."""
         from .launch import LoadedKernel
 
-        return LoadedKernel(
-            self.cubin,
-            KERNEL_NAME,
-            self.derivation.shared_bytes,
-            cluster=(self.config.cluster.m * self.config.cluster.n, 1, 1),
-        )
+        cluster = (self.config.cluster.m * self.config.cluster.n, 1, 1)
+        made = LoadedKernel(self.cubin, KERNEL_NAME, self.derivation.shared_bytes, cluster=cluster)
+        # Of threads that come at once the first one's is kept: it loads once.
+        kept: LoadedKernel = self.__dict__.setdefault("kernel", made)
+        return kept
 
     # ---- on the emulator --------------------------------------------------------------------------------------------
 
@@ -538,56 +553,6 @@ class Gemm:
 
 def _is_one(alpha: Any) -> bool:
     return isinstance(alpha, int | float) and alpha == 1
-
-
-def _beyond_plain(given: dict[str, Any], config: GemmConfig | None) -> bool:
-    """Whether these arguments ask for more than one bf16 product of K-major operands with whole 16 bytes a row."""
-    if any(given.get(name, "bf16") != "bf16" for name in "abd"):
-        return True
-    if given.get("a_major", "k") != "k" or given.get("b_major", "k") != "k":
-        return True
-    if any(name in given for name in _BEYOND):
-        return True
-    sizes = [given.get(name) for name in "mnk"]
-    if any(isinstance(size, int | np.integer) and not isinstance(size, bool) and size == 0 for size in sizes):
-        return True
-    k = sizes[2]
-    if isinstance(k, int | np.integer) and not isinstance(k, bool) and k > 0 and k % 8:
-        return True
-    return isinstance(config, GemmConfig) and (config.fusion.uses_terms or config.pipeline.promote > 0)
-
-
-_BEYOND = ("activation", "gated", "expression", "promote", "batch", "groups", "group_by", "relayout", "fusion")
-
-
-def _refuse_beyond(given: dict[str, Any], arch: str) -> None:
-    neutral = {"activation": "none", "gated": False, "expression": "", "group_by": "m", "relayout": "refuse"}
-    found = [
-        Violation(
-            parameter=name,
-            value=repr(value) if isinstance(value, str | int | float) else "given",
-            rule=f"this epilogue has no kernel for {arch} yet",
-            fix="arch='sm_90a' has it; the kernels here compute a @ b.T: scale or add afterwards",
-        )
-        for name, value in given.items()
-        if _differs(value, neutral.get(name))
-    ]
-    if found:
-        raise ConfigError(tuple(found))
-
-
-def _differs(value: Any, neutral: Any) -> bool:
-    """Whether something is asked for: an array always asks, whatever it compares to."""
-    plain = value is None or isinstance(value, str | int | float | np.generic)
-    return bool(value != neutral) if plain else True
-
-
-def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:
-    return [
-        Violation(parameter=name, value=None, rule="must be given, a whole number of elements")
-        for name, size in sizes.items()
-        if size is None
-    ]
 
 
 def _what_matters(config: GemmConfig) -> Problem:

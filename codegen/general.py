@@ -10,7 +10,6 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from .division import Division, divide
 from .gemm import Gemm, GemmEmulation
 from .general_select import choose
 from .given import SIXTEEN_BITS, Collector, Given, Operand
+from .launch import tell_once
 from .select import SMS
 from .source import KERNEL_NAME
 from .tensors import Tensor, empty, of_device, of_numpy, zeros
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .general_bind import GeneralBound
 
 log = logging.getLogger(__name__)
-_told: set[str] = set()
 
 
 class GeneralGemm(Gemm):
@@ -326,12 +325,14 @@ class GeneralGemm(Gemm):
         with chosen:
             return self.bind(a, b, out, **given)(chosen)
 
-    def bind(self, a: Any, b: Any, out: Any = None, dependent: bool = False, **others: Any) -> GeneralBound:  # type: ignore[override]
+    def bind(  # type: ignore[override]
+        self, a: Any, b: Any, out: Any = None, dependent: bool = False, workspace: Any = None, **others: Any
+    ) -> GeneralBound:
         """The launch for these arrays, prepared. ``others``: c, bias, alpha, beta, aux, amax, scale_a, scale_b, scale_d,
-        offsets."""
+        offsets. ``workspace`` as :meth:`Gemm.bind` takes it."""
         from .general_bind import GeneralBound
 
-        return GeneralBound(self, self.collect(of_device, a, b, out, others), a, out, dependent)
+        return GeneralBound(self, self.collect(of_device, a, b, out, others), a, out, dependent, workspace)
 
     # ---- on the emulator ----------------------------------------------------------------------------------------------
 
@@ -427,12 +428,6 @@ class GeneralGemm(Gemm):
             arguments.append(StructArgument(struct, pointers))
         return arguments
 
-    @cached_property
-    def workspace_bytes(self) -> int:
-        """Bytes of device memory that a launch holds beside its arrays: partial sums, counters, a table of tiles."""
-        division = self.division()
-        return 4 * (division.partial_floats + division.counters + int(self.order_table().size))
-
 
 _BYTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
 _CACHED = ("source", "build", "kernel", "workspace_bytes", "_calls")
@@ -469,6 +464,4 @@ def _require_choices(batch: object, groups: object, group_by: str, relayout: str
 
 def _tell_once(text: str) -> None:
     """Logs a warning the first time it is given."""
-    if text not in _told:
-        _told.add(text)
-        log.warning(text)
+    tell_once(log, text)

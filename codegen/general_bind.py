@@ -5,31 +5,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stridewright.kernels.hopper_rules import element_bytes, uses_terms
 
 from . import relayout as copies
-from .bind import Workspace, _encoded, _multiprocessors
+from .bind import _encoded, _multiprocessors, kernel_arguments
+from .bind import packed as packed_launch
+from .launch_packed import Launches
 from .tensors import empty
 from .terms import packed
+from .workspace import Workspace
 
 if TYPE_CHECKING:
     from .general import GeneralGemm
     from .given import Given, Operand
-    from .launch_packed import PackedLaunch
-
-
-class Launches:
-    """Launches one after the other, and the copies that they make and read; not the caller's arrays."""
-
-    def __init__(self, launches: list[PackedLaunch]):
-        self._launches = launches
-        self.kept: list[Any] = []
-
-    def __call__(self, stream: Any = None) -> None:
-        for launch in self._launches:
-            launch(stream)
 
 
 class GeneralBound:
@@ -37,33 +25,30 @@ class GeneralBound:
     kind of array. The arrays are kept alive; their contents are read at each launch.
     """
 
-    def __init__(self, gemm: GeneralGemm, given: Given, a: Any, out: Any, dependent: bool):
+    def __init__(self, gemm: GeneralGemm, given: Given, a: Any, out: Any, dependent: bool, workspace: Any = None):
         from .launch_arrays import family_of
-        from .launch_packed import PackedLaunch
 
         kernel, copied = gemm.kernel_for(given)
         self._given, self._out = given, out
         self._family = family_of(a if out is None else out)
         self.d = given.out or empty(gemm.shape_d, gemm.problem.d, given.a.tensor)
         self.workspace: Workspace | None = None
-        launches: list[PackedLaunch] = []
-        self.launch = Launches(launches)
+        self.launch = Launches()
         """``launch(stream=None)`` launches, the copies of operands first, and returns nothing."""
         if gemm.empty_result:
             return
+        launches = self.launch.launches
         operands = [self._operand(kernel, one, copied, launches) for one in (given.a, given.b)]
         self.launch.kept = [operands[0].tensor.array if given.a.tensor is not operands[0].tensor else None]
         self.launch.kept += [operands[1].tensor.array if given.b.tensor is not operands[1].tensor else None]
         self._operands = operands
         division = kernel.division(_multiprocessors())
-        self.workspace = Workspace(kernel, division)
-        arguments = self._arguments(kernel, operands[0], operands[1])
-        threads = (kernel.config.threads, 1, 1)
-        launches.append(PackedLaunch(kernel.kernel, division.ctas, threads, arguments, dependent))
+        self.workspace = own = Workspace(kernel, division, workspace)
+        arguments, terms = self._arguments(kernel, operands[0], operands[1])
+        launch = packed_launch(kernel.kernel, division.ctas, kernel.config.threads, arguments, own, terms, dependent)
+        launches.append(launch)
 
-    def _operand(
-        self, gemm: GeneralGemm, operand: Operand, copied: dict[str, str], launches: list[PackedLaunch]
-    ) -> Operand:
+    def _operand(self, gemm: GeneralGemm, operand: Operand, copied: dict[str, str], launches: list[Any]) -> Operand:
         from .launch import DevicePointer
         from .launch_packed import PackedLaunch
 
@@ -79,39 +64,39 @@ class GeneralBound:
         launches.append(PackedLaunch(made, grid, copies.BLOCK, arguments))
         return copy
 
-    def _arguments(self, kernel: GeneralGemm, a: Operand, b: Operand) -> tuple[Any, ...]:
-        from .launch import DevicePointer
-
-        assert self.workspace is not None
+    def _arguments(self, kernel: GeneralGemm, a: Operand, b: Operand) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The kernel's arguments before those of the workspace, and after them."""
         d, given = self.d, self._given
         maps = kernel.maps_for(a, b, d)
         first, second = (b, a) if kernel.config.schedule.swap else (a, b)
-        unused = np.zeros(1, dtype="V128")
-        arguments = (
-            _encoded(maps.a, first.tensor.address),
-            _encoded(maps.b, second.tensor.address),
-            unused if maps.d is None else _encoded(maps.d, d.address),
-            unused if maps.d_tail is None else _encoded(maps.d_tail, d.address),
-            DevicePointer(d.address),
-            *kernel.sizes_for(a, d),
-            *self.workspace.arguments,
-        )
-        if uses_terms(kernel.config):
-            pointers = {name: tensor.address for name, tensor in given.pointers.items()}
-            arguments = (*arguments, packed(kernel.numbers_for(given, d), pointers))
-        return arguments
+        encoded = [
+            None if tensor_map is None else _encoded(tensor_map, address)
+            for tensor_map, address in (
+                (maps.a, first.tensor.address),
+                (maps.b, second.tensor.address),
+                (maps.d, d.address),
+                (maps.d_tail, d.address),
+            )
+        ]
+        pitch, *sizes = kernel.sizes_for(a, d)
+        arguments = kernel_arguments(encoded, d.address, int(pitch), [int(size) for size in sizes])
+        if not uses_terms(kernel.config):
+            return arguments, ()
+        pointers = {name: tensor.address for name, tensor in given.pointers.items()}
+        return arguments, (packed(kernel.numbers_for(given, d), pointers),)
 
     def __call__(self, stream: Any = None) -> Any:
-        from .launch_arrays import give_back
+        from .launch_arrays import give_back, launch_in_order
 
-        self.launch(stream)
+        tensors = (self._given.a.tensor, self._given.b.tensor, *self._given.pointers.values())
+        chosen = launch_in_order(self.launch, {one.family for one in tensors} | {self._family}, self._typed(), stream)
         if self._out is None:
-            given = give_back(self._typed(), self._family)
+            given = give_back(self._typed(), self._family, chosen)
             # PyTorch has 8-bit floats, which came out as bytes.
             name = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}.get(self.d.dtype)
             return given.view(getattr(sys.modules["torch"], name)) if name and self._family == "torch" else given
         if self._family == "numpy":
-            self._out[...] = give_back(self._typed(), "numpy").view(self._out.dtype)
+            self._out[...] = give_back(self._typed(), "numpy", chosen).view(self._out.dtype)
         return self._out
 
     def _typed(self) -> Any:

@@ -7,8 +7,11 @@ and go out is in ``launch_arrays``.
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +41,16 @@ class DevicePointer:
     """An address in device memory, in bytes, told apart from an integer of the same value."""
 
     address: int
+
+
+_told: set[str] = set()
+
+
+def tell_once(log: logging.Logger, text: str) -> None:
+    """Logs a warning the first time that it is given."""
+    if text not in _told:
+        _told.add(text)
+        log.warning(text)
 
 
 def import_cupy() -> Any:
@@ -93,6 +106,28 @@ def device_arch() -> str:
     found = driver.architecture(driver.compute_capability(device))
     assert found is not None  # gpu_available has looked
     return found
+
+
+def current_device() -> int:
+    """CuPy's current device, a number from 0."""
+    return int(import_cupy().cuda.runtime.getDevice())
+
+
+@functools.cache
+def several_devices() -> bool:
+    """Whether this process sees more than one device, so that calls must look which one is current."""
+    try:
+        return driver.device_count() > 1
+    except driver.DriverError:
+        return False
+
+
+def on_device(device: int) -> contextlib.AbstractContextManager[Any]:
+    """Makes a device CuPy's current one for a while, where it is not already."""
+    if device == current_device():
+        return contextlib.nullcontext()
+    context: contextlib.AbstractContextManager[Any] = import_cupy().cuda.Device(device)
+    return context
 
 
 @dataclass(frozen=True)
@@ -228,6 +263,7 @@ class LoadedKernel:
         self.shared_bytes = shared_bytes
         self.cluster = tuple(cluster)
         self._functions: dict[int, Any] = {}
+        self._loading = threading.Lock()
 
     def __call__(
         self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any], stream: Any = None
@@ -245,9 +281,13 @@ class LoadedKernel:
         """CuPy's Function on the current device (``.ptr`` is the CUfunction), loaded and its attributes set."""
         cupy = import_cupy()
         device = int(cupy.cuda.runtime.getDevice())
-        if device not in self._functions:
-            self._functions[device] = self._load(cupy, device)
-        return self._functions[device]
+        found = self._functions.get(device)
+        if found is None:
+            with self._loading:  # of many threads one loads it
+                found = self._functions.get(device)
+                if found is None:
+                    found = self._functions[device] = self._load(cupy, device)
+        return found
 
     def _load(self, cupy: Any, device: int) -> Any:
         with _as_file(self.cubin) as path:

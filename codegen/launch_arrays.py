@@ -6,13 +6,16 @@ module knows shapes, strides and number formats of matrices, not what a kernel d
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .launch import LaunchError, import_cupy
+from .calls import library_of, torch_stream
+from .launch import LaunchError, cupy_stream, import_cupy, on_device, several_devices, tell_once
 
 # The names that numpy (with ml_dtypes) gives to the number formats kernels compute with.
 _FORMATS = {
@@ -27,6 +30,8 @@ _FORMATS = {
     "int32": "s32",
 }
 _FP8 = ("e4m3", "e5m2")
+
+_log = logging.getLogger(__name__)
 
 # DLDeviceType of dlpack.h: device memory and managed memory.
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -81,6 +86,61 @@ def family_of(array: Any) -> str:
     return {"jaxlib": "jax"}.get(root, root)
 
 
+def device_of(array: Any) -> int | None:
+    """The number of the device that an array lies on; None for one in host memory, or for no array."""
+    library = library_of(type(array))
+    if library == "torch":
+        device = int(array.get_device())
+        return device if device >= 0 else None
+    if library == "cupy":
+        return int(array.device.id)
+    if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
+        return None
+    kind, device = array.__dlpack_device__()
+    return int(device) if int(kind) == _CUDA else None
+
+
+def on_device_of(array: Any) -> contextlib.AbstractContextManager[Any]:
+    """Makes the device of an array CuPy's current one for a while; the current one stays for arrays in host memory."""
+    device = device_of(array) if several_devices() else None
+    return contextlib.nullcontext() if device is None else on_device(device)
+
+
+def current_stream_of(array: Any) -> int | None:
+    """The stream that an array's library works in now, on the array's device: PyTorch's, by its address, or None for CuPy's
+    current one, which all others' work is ordered with by DLPack.
+    """
+    return torch_stream()(int(array.get_device())) if library_of(type(array)) == "torch" else None
+
+
+def launch_in_order(launch: Any, families: set[str], result: Any, stream: Any = None) -> Any:
+    """Launches into ``stream``, or into the current one of the libraries whose arrays these are: PyTorch's for its own, else
+    CuPy's. Where both take part, the launch comes after what either has queued, and before what either queues next. Returns
+    the stream. ``result`` is a CuPy array, which lies on the device.
+    """
+    if stream is not None or "torch" not in families:
+        launch(stream)
+        return stream
+    cupy = import_cupy()
+    device = int(result.device.id)
+    chosen = torch_stream()(device)
+    other = int(cupy.cuda.get_current_stream().ptr) if families - {"torch"} else chosen
+    with on_device(device):
+        if other != chosen:
+            _let_wait(chosen, other)
+        launch(chosen)
+        if other != chosen:
+            _let_wait(other, chosen)
+    return chosen
+
+
+def _let_wait(stream: int, before: int) -> None:
+    """What is queued next in ``stream`` begins after what is queued now in ``before``."""
+    event = import_cupy().cuda.Event(disable_timing=True)
+    event.record(cupy_stream(before))
+    cupy_stream(stream).wait_event(event)
+
+
 def format_of(dtype: Any) -> str:
     """The name used here for a numpy dtype: "bf16" for bfloat16. TypeError for one that no kernel computes with.
 
@@ -107,17 +167,33 @@ def _foreign(array: Any, name: str, dtype: str | None) -> Any:
             f"{name}: this {type(array).__name__} lies in host memory; move it to the GPU first (PyTorch: .cuda(), "
             "JAX: jax.device_put(array, jax.devices('gpu')[0]))"
         )
-    if family_of(array) == "torch":
+    torch = family_of(array) == "torch"
+    if torch:
         array = array.detach()  # PyTorch refuses to export a tensor that needs gradients
         if "float8" in str(array.dtype):
             # CuPy has no 8-bit float: the bytes travel as uint8, and the format beside them.
             array = array.view(sys.modules["torch"].uint8)
     try:
-        return cupy.from_dlpack(array)
+        return cupy.from_dlpack(_Unordered(array) if torch else array)
     except Exception as error:
         hint = " 8-bit floats: pass their bytes as uint8 and dtype='e4m3'" if dtype is None else ""
         kind_of = type(array).__name__
         raise TypeError(f"{name}: CuPy cannot take this {kind_of} through DLPack ({error}).{hint}") from error
+
+
+class _Unordered:
+    """A tensor of PyTorch's whose export waits for nothing: the launch goes to PyTorch's stream. (To wait, CuPy's stream would
+    have to be told, which no graph allows while it is captured.)
+    """
+
+    def __init__(self, tensor: Any):
+        self._tensor = tensor
+
+    def __dlpack_device__(self) -> Any:
+        return self._tensor.__dlpack_device__()
+
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        return self._tensor.__dlpack__(stream=-1, **options)
 
 
 def adopt(array: Any, name: str = "array", dtype: str | None = None) -> DeviceMatrix:
@@ -147,12 +223,21 @@ def adopt_array(array: Any, name: str = "array", dtype: str | None = None) -> tu
     elif family == "numpy":
         if np.dtype(array.dtype).name.startswith("float8"):
             array = array.view(np.uint8)
+        tell_once(
+            _log,
+            "arrays of numpy are copied to the device at each call, and the result back; cupy.asarray(array) once spares that",
+        )
         held = cupy.asarray(array)
+        # Any stream may launch, and must find it there.
+        cupy.cuda.get_current_stream().synchronize()
     else:
         held = _foreign(array, name, dtype)
     device = int(cupy.cuda.runtime.getDevice())
     if int(held.device.id) != device:
-        raise LaunchError(f"{name}: lies on device {held.device.id}, while device {device} is current")
+        raise LaunchError(
+            f"{name}: lies on device {held.device.id}, and the launch is on device {device}, where the first operand lies, or "
+            "the current one; all arrays of a launch must lie on one device"
+        )
     found = _FORMATS[said] if _FORMATS.get(said) in _FP8 else format_of(held.dtype)
     if dtype is not None and found != dtype:
         if not (found == "u8" and dtype in _FP8):
@@ -161,15 +246,17 @@ def adopt_array(array: Any, name: str = "array", dtype: str | None = None) -> tu
     return held, found, family
 
 
-def give_back(array: Any, family: str) -> Any:
-    """A CuPy array as an array of ``family``, by its from_dlpack (no copy), or copied to the host for numpy.
+def give_back(array: Any, family: str, stream: Any = None) -> Any:
+    """A CuPy array as an array of ``family``, by its from_dlpack (no copy), or copied to the host for numpy, after what is
+    queued in ``stream`` (None: CuPy's current one).
 
     Raises TypeError for a library without one.
     """
     if family == "cupy":
         return array
     if family == "numpy":
-        return import_cupy().asnumpy(array)
+        cupy = import_cupy()
+        return cupy.asnumpy(array) if stream is None else cupy.asnumpy(array, stream=cupy_stream(stream))
     if family == "jax":
         import jax
 

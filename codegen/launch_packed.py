@@ -7,13 +7,23 @@ a launch through CuPy costs the host beside this: see benchmarks/results.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import driver
-from .launch import LoadedKernel, check_launch, import_cupy, pack_argument, stream_address
+from .launch import (
+    LoadedKernel,
+    check_launch,
+    current_device,
+    import_cupy,
+    on_device,
+    pack_argument,
+    several_devices,
+    stream_address,
+)
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID, cuda.h
 
@@ -23,6 +33,9 @@ class _Attribute(ctypes.Structure):
 
 
 class _Config(ctypes.Structure):
+    held: Any = None
+    """What the driver's call points to beside this."""
+
     _fields_ = (
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
@@ -35,8 +48,32 @@ class _Config(ctypes.Structure):
 
 _MOST_STREAMS = 64
 
-_Call = tuple[tuple[Any, ...], _Config]
-"""The arguments of a driver call, and the structure that they point to."""
+
+class CallsByStream(dict[int, tuple[Any, ...]]):
+    """By the stream's address what the driver is called with, made when first asked for; the oldest are forgotten.
+
+    An entry never changes once made, so that a thread which launches into another stream cannot turn this one's launch
+    away. ``device`` is the one that all of them launch on.
+    """
+
+    def __init__(self, make: Callable[[int], tuple[Any, ...]], device: int):
+        super().__init__()
+        self._make = make
+        self.device = device
+
+    def __missing__(self, stream: int) -> tuple[Any, ...]:
+        call = self._make(stream)
+        if len(self) >= _MOST_STREAMS:
+            self.clear()
+        self[stream] = call
+        return call
+
+
+def launcher() -> Callable[..., int]:
+    """The driver's cuLaunchKernelEx, to be called with an entry of ``CallsByStream``; its answer is 0 where all is well."""
+    # Without argtypes: the entries are ctypes' own argument objects, which pass as they are.
+    function: Callable[..., int] = driver.cuda_driver().cuLaunchKernelEx
+    return function
 
 
 class PackedLaunch:
@@ -44,7 +81,9 @@ class PackedLaunch:
 
     ``args`` as ``pack_argument`` takes them; arrays they point to must outlive this. With ``dependent`` the kernel
     may start while the one before it in the stream ends (programmatic dependent launch): the kernel itself must wait
-    before it touches memory. Threads may share it. Raises LaunchError or TypeError like LoadedKernel.
+    before it touches memory. ``by_stream`` gives, for a stream's address, arguments that differ from stream to stream, by
+    their places, and what must live as long as they are used. Threads may share it. Raises LaunchError or TypeError like
+    LoadedKernel.
     """
 
     kept: Any = None
@@ -57,19 +96,22 @@ class PackedLaunch:
         block: int | Sequence[int],
         args: Sequence[Any],
         dependent: bool = False,
+        by_stream: Callable[[int], tuple[dict[int, Any], Any]] | None = None,
     ):
         blocks, threads = check_launch(grid, block, kernel.cluster)
         self._function = kernel.function()
         self._values = [np.ascontiguousarray(pack_argument(value, place)) for place, value in enumerate(args)]
-        self._pointers = (ctypes.c_void_p * len(self._values))(*(value.ctypes.data for value in self._values))
         self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
         self._sizes = (blocks, threads, kernel.shared_bytes, int(dependent))
-        # By stream: what the driver is called with. Never changed once made, so that a thread which launches into
-        # another stream cannot turn this one's launch away.
-        self._calls: dict[int, _Call] = {}
-        self._current_stream = import_cupy().cuda.get_current_stream
-        self._launch = driver.cuda_driver().cuLaunchKernelEx
-        self._launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self._by_stream = by_stream
+        self.device = current_device()
+        """The device of all launches, whichever is current then."""
+        self.calls = CallsByStream(self._call_for, self.device)
+        """By stream what the driver is called with."""
+        streams = import_cupy().cuda.get_current_stream
+        self._several = several_devices()
+        self._current_stream = functools.partial(streams, self.device) if self._several else streams
+        self._launch = launcher()
 
     def __call__(self, stream: Any = None) -> None:
         """Launches into ``stream`` (as ``cupy_stream`` takes it; None: CuPy's current one) and returns at once."""
@@ -77,13 +119,24 @@ class PackedLaunch:
             address = self._current_stream().ptr
         else:
             address = stream if type(stream) is int else stream_address(stream)
-        call = self._calls.get(address) or self._call_for(address)
-        status = self._launch(*call[0])
+        if self._several and current_device() != self.device:
+            with on_device(self.device):
+                status = self._launch(*self.calls[address])
+        else:
+            status = self._launch(*self.calls[address])
         if status:
             driver.check(status, "cuLaunchKernelEx")
 
-    def _call_for(self, stream: int) -> _Call:
+    def _call_for(self, stream: int) -> tuple[Any, ...]:
         blocks, threads, shared_bytes, attributes = self._sizes
+        values, held = self._values, None
+        if self._by_stream is not None:
+            own, held = self._by_stream(stream)
+            values = [
+                np.ascontiguousarray(pack_argument(own[place], place)) if place in own else value
+                for place, value in enumerate(values)
+            ]
+        pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
         config = _Config(
             grid=(ctypes.c_uint * 3)(*blocks),
             block=(ctypes.c_uint * 3)(*threads),
@@ -92,8 +145,41 @@ class PackedLaunch:
             attributes=ctypes.pointer(self._attribute),
             attribute_count=attributes,
         )
-        call = (ctypes.addressof(config), self._function.ptr, ctypes.addressof(self._pointers), None), config
-        if len(self._calls) >= _MOST_STREAMS:
-            self._calls.clear()
-        self._calls[stream] = call
+        config.held = (values, held, self._function)
+        return ctypes.byref(config), ctypes.c_void_p.from_param(self._function.ptr), ctypes.byref(pointers), None
+
+
+class Launches:
+    """Launches one after the other in a stream, the last of them a kernel's; with what they make and read kept."""
+
+    def __init__(self, launches: Sequence[Callable[[Any], None]] = ()):
+        self.launches = list(launches)
+        self.kept: list[Any] = []
+
+    def __call__(self, stream: Any = None) -> None:
+        for launch in self.launches:
+            launch(stream)
+
+    @property
+    def calls(self) -> Any:
+        """As ``PackedLaunch.calls``: what the driver is called with last, once the others are launched; None for none."""
+        if not self.launches:
+            return None
+        last: Any = self.launches[-1]
+        return last.calls if len(self.launches) == 1 else _AfterOthers(self)
+
+
+class _AfterOthers:
+    """``calls[stream]`` launches all but the last into the stream, and is what the last is launched with."""
+
+    def __init__(self, launches: Launches):
+        self._launches = launches  # and with it what they need
+        *self._first, last = launches.launches
+        self._calls = last.calls  # type: ignore[attr-defined]
+        self.device: int = self._calls.device
+
+    def __getitem__(self, stream: int) -> tuple[Any, ...]:
+        for launch in self._first:
+            launch(stream)
+        call: tuple[Any, ...] = self._calls[stream]
         return call

@@ -127,10 +127,12 @@ def bare_launches(launch: Any, stream: int) -> dict[str, Callable[[], Any]]:
     """What of a launch is the driver's: its calls with everything laid out before, and nothing around them."""
     from cupy_backends.cuda.api import driver
 
-    call, _ = launch._call_for(stream)
-    extended = launch._launch
+    from stridewright.codegen.launch_packed import launcher
+
+    call = launch.calls[stream]
+    extended = launcher()
     grid, block, shared_bytes, _ = launch._sizes
-    pointers = ctypes.addressof(launch._pointers)
+    pointers = ctypes.addressof(call[2]._obj)
     plain = (launch._function.ptr, *grid, *block, shared_bytes, stream)
 
     return {

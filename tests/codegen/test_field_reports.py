@@ -197,9 +197,9 @@ def test_e02_block_scales_and_a_split_k_go_together(random: np.random.Generator)
 def test_e04_one_odd_row_with_bias_and_relu_works_through_a_padded_copy(
     random: np.random.Generator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from stridewright.codegen import general
+    from stridewright.codegen import launch
 
-    general._told.clear()
+    launch._told.clear()
     a, b = whole(random, 1, 107, dtype=np.float16), whole(random, 105, 107, dtype=np.float16)
     bias = whole(random, 105, dtype=np.float16)
     gemm = Gemm(1, 105, 107, "f16", "f16", "f16", activation="relu")

@@ -6,6 +6,9 @@ import dataclasses
 import json
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,7 @@ import pytest
 
 from stridewright import Gemm
 from stridewright.codegen import bind as bind_module
-from stridewright.codegen import driver, first_call, launch, launch_arrays, launch_packed
+from stridewright.codegen import driver, first_call, launch, launch_arrays, launch_packed, workspace
 from stridewright.codegen import gemm as gemm_module
 from stridewright.codegen.bind import OperandError
 from stridewright.codegen.first_call import RecordedGemm, record_of
@@ -39,6 +42,9 @@ class FakeCupy:
         self.flags = SimpleNamespace(c_contiguous=True)
         self.device = SimpleNamespace(id=0)
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
 
 FakeCupy.__module__, FakeCupy.__name__ = "cupy", "ndarray"
 
@@ -57,7 +63,7 @@ class FakeTorch:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]]:
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[Any, ...]]]:
     """A GPU of 132 multiprocessors that notes what it is asked to launch: kernel, grid, block, arguments as bytes."""
     launched: list[tuple[Any, ...]] = []
     cupy: Any = SimpleNamespace(
@@ -66,15 +72,26 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]
             Device=lambda *given: SimpleNamespace(attributes={"MultiProcessorCount": SMS}),
             get_current_stream=lambda: SimpleNamespace(ptr=0, synchronize=lambda: None),
         ),
-        zeros=lambda size, dtype: SimpleNamespace(data=SimpleNamespace(ptr=size), nbytes=4 * size),
     )
 
+    def memory(needed: workspace.Sizes) -> workspace.Memory:
+        return workspace.Memory(needed, None, 4096 + needed.bytes)
+
+    def launch_again(about: Any) -> int:
+        launched.append(about)
+        return 0
+
     class Packed:
-        def __init__(self, kernel: Any, grid: Any, block: Any, args: Any, dependent: bool = False) -> None:
-            packed = tuple(np.asarray(launch.pack_argument(value)).tobytes() for value in args)
+        def __init__(
+            self, kernel: Any, grid: Any, block: Any, args: Any, dependent: bool = False, by_stream: Any = None
+        ) -> None:
+            packed = [np.asarray(launch.pack_argument(value)).tobytes() for value in args]
+            for place, value in by_stream(0)[0].items() if by_stream else ():
+                packed[place] = np.asarray(launch.pack_argument(value)).tobytes()
             threads = block if isinstance(block, int) else block[0]
             about = (kernel.name, kernel.shared_bytes, kernel.cluster, grid, threads, dependent)
-            self.about = (*about, packed)
+            self.about = (*about, tuple(packed))
+            self.calls = {0: (self.about,)}
 
         def __call__(self, stream: Any = None) -> None:
             launched.append(self.about)
@@ -89,15 +106,19 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]
     for module in (launch, launch_arrays):
         monkeypatch.setattr(module, "import_cupy", lambda: cupy)
     monkeypatch.setattr(launch, "gpu_available", lambda arch=None: (True, ""))
+    monkeypatch.setattr(launch, "several_devices", lambda: False)
     monkeypatch.setattr(launch_packed, "PackedLaunch", Packed)
+    monkeypatch.setattr(launch_packed, "launcher", lambda: launch_again)
+    monkeypatch.setattr(workspace, "new", memory)
     monkeypatch.setattr(driver, "encode_numbers", encode)
     monkeypatch.setattr(driver, "compute_capability", lambda device=0: (9, 0))
     monkeypatch.setattr(driver, "multiprocessors", lambda device=0: SMS)
-    monkeypatch.setattr(first_call, "_calls", {})
-    first_call._whole.cache_clear()
+    first_call.forget()
     bind_module._encoded.cache_clear()
     bind_module._multiprocessors_of.cache_clear()
-    return launched
+    yield launched
+    monkeypatch.undo()
+    first_call.forget()
 
 
 def arrays(m: int, n: int, k: int) -> tuple[FakeCupy, FakeCupy, FakeCupy]:
@@ -115,7 +136,7 @@ def test_a_record_launches_what_the_whole_way_launches(
     a, b, out = arrays(*shape)
     assert first_call.gemm(a, b, out) is out
     # Another process: nothing but the disk is left, and the whole way is closed.
-    first_call._calls.clear()
+    first_call.forget()
     monkeypatch.setattr(first_call, "_whole", None)
     assert first_call.gemm(a, b, out) is out
     assert first_call.gemm(a, b, out) is out
@@ -138,7 +159,7 @@ def test_every_kind_of_configuration_has_the_same_arguments(
     made = Gemm(640, 256, 512, config=GemmConfig().replace(**changes))
     a, b, out = arrays(640, 256, 512)
     record = json.loads(json.dumps(record_of(made, SMS)))
-    RecordedGemm((640, 256, 512, "sm_90a"), record).bind(a, b, out).launch()
+    RecordedGemm((640, 256, 512, "sm_90a"), record, SMS).bind(a, b, out).launch()
     made.bind(a, b, out).launch()
     assert gpu[0] == gpu[1]
 
@@ -272,3 +293,48 @@ def test_the_way_to_a_record_does_not_import_the_algebra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_many_threads_make_a_new_shape_s_kernel_once(
+    gpu: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they call gemm or one Gemm: one kernel is compiled, and every call is launched."""
+    built: list[str] = []
+    from stridewright.codegen import build
+
+    real = build.build
+
+    def slowly(source: str, *given: Any, **options: Any) -> Any:
+        built.append(source)
+        time.sleep(0.05)
+        return real(source, *given, **options)
+
+    monkeypatch.setattr(build, "build", slowly)
+    monkeypatch.setattr(first_call, "_from_record", lambda key: None)
+    made = Gemm(256, 384, 128)
+
+    def at_once(call: Any) -> None:
+        barrier = threading.Barrier(8)
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                barrier.wait()
+                a, b, out = arrays(256, 384, 128)
+                assert call(a, b, out=out) is out
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+
+    at_once(first_call.gemm)
+    assert len(built) == 1
+    at_once(made)
+    assert len(built) == 2
+    assert len(gpu) == 16
+    assert len({launched[0] for launched in gpu}) == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stridewright import Gemm
-from stridewright.codegen import bind, general, general_bind, launch_packed, tensors
+from stridewright.codegen import general, general_bind, launch_packed, tensors, workspace
 from stridewright.codegen.launch import pack_argument
 from stridewright.codegen.tensors import Tensor
 from stridewright.codegen.terms import TERMS
@@ -21,7 +21,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     """What PackedLaunch is made of, in order; arrays are numpy's and their addresses stand for the device's."""
     made: list[SimpleNamespace] = []
 
-    def packed(kernel: Any, grid: Any, block: Any, args: Any, dependent: bool = False) -> Any:
+    def packed(kernel: Any, grid: Any, block: Any, args: Any, dependent: bool = False, by_stream: Any = None) -> Any:
         made.append(
             SimpleNamespace(kernel=kernel, grid=grid, args=[pack_argument(one, i) for i, one in enumerate(args)])
         )
@@ -35,11 +35,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     monkeypatch.setattr(general_bind, "_multiprocessors", lambda: 132)
     monkeypatch.setattr(general_bind, "_encoded", lambda tensor_map, address: np.zeros(1, "V128"))
     monkeypatch.setattr(general, "of_device", tensors.of_numpy)
-    monkeypatch.setattr(
-        bind.Workspace,
-        "__init__",
-        lambda self, gemm, division: setattr(self, "arguments", (None,) * 3 + (np.uint32(0),)),
-    )
+    monkeypatch.setattr(workspace, "new", lambda needed: workspace.Memory(needed))
     monkeypatch.setattr(general.GeneralGemm, "kernel", SimpleNamespace(name="stridewright_gemm"))
     return made
 

@@ -59,7 +59,12 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module.asarray = FakeArray  # type: ignore[attr-defined]
     module.asnumpy = lambda array: array.host  # type: ignore[attr-defined]
     module.from_dlpack = lambda array: FakeArray(array.__dlpack__())  # type: ignore[attr-defined]
-    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))  # type: ignore[attr-defined]
+    waited: list[str] = []
+    stream = SimpleNamespace(ptr=0, synchronize=lambda: waited.append("current"))
+    module.waited = waited  # type: ignore[attr-defined]
+    module.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
+    )
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
 
@@ -151,7 +156,7 @@ def test_foreign_device_array_comes_by_dlpack_and_goes_back(cupy: ModuleType, mo
         (np.ones(3, np.float32), LaunchError, r"shape \(3,\); a matrix"),
         (np.ones((2, 3, 4), np.float32), LaunchError, "two dimensions"),
         (np.ones((2, 3), np.complex64), TypeError, "complex64"),
-        (FakeArray(np.ones((2, 3), np.float32), device=1), LaunchError, "device 1, while device 0"),
+        (FakeArray(np.ones((2, 3), np.float32), device=1), LaunchError, "lies on device 1, and the launch is on device 0"),
     ],
 )
 def test_wrong_arrays_are_refused_by_name(cupy: ModuleType, array: Any, error: type[Exception], said: str) -> None:

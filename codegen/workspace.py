@@ -1,0 +1,222 @@
+"""The device memory that a launch writes beside its result: partial sums and counters of tiles that several CTAs share.
+
+Three ways to have it: an own one for each bound launch, one for each stream that a GEMM's kept launches go to (one after
+the other there), or the caller's own memory. Knows sizes and where memory lies; the kernel's use of it is in
+``kernels/cuda/partial_sums.cuh``.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .division import Division
+
+ALIGNMENT = 16
+"""Bytes: partial sums are written four float32 at a time."""
+
+_MOST_STREAMS = 64
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a launch needs: ``partials`` and ``counters`` in bytes, ``shared_blocks`` of tiles."""
+
+    partials: int
+    counters: int
+    shared_blocks: int
+
+    @property
+    def bytes(self) -> int:
+        """Both together.
+
+        >>> Sizes(4096, 8, 1).bytes
+        4104
+        """
+        return self.partials + self.counters
+
+
+def sizes(division: Division) -> Sizes:
+    """What a launch that is so divided needs."""
+    return Sizes(4 * division.partial_floats, 4 * division.counters, division.shared_blocks)
+
+
+class Memory:
+    """The workspace of one launch at a time: ``partials`` and ``counters`` are addresses, 0 where there is none."""
+
+    def __init__(self, needed: Sizes, held: Any = None, address: int = 0):
+        self.needed, self.held, self.address = needed, held, address
+
+    @property
+    def partials(self) -> int:
+        """The address of the partial sums."""
+        return self.address if self.needed.partials else 0
+
+    @property
+    def counters(self) -> int:
+        """The address of the counters."""
+        return self.address + self.needed.partials if self.needed.counters else 0
+
+    def __call__(self, stream: Any = None) -> None:
+        """Makes it zeros, as a launch wants to find it and leaves it, in the order of a stream (None: CuPy's current one)."""
+        from .launch import cupy_stream, import_cupy, stream_address
+
+        address = int(cupy_stream().ptr) if stream is None else stream_address(stream)
+        import_cupy().cuda.runtime.memsetAsync(self.address, 0, self.needed.bytes, address)
+
+
+def new(needed: Sizes) -> Memory:
+    """Zeroed memory on the current device, ready for every stream."""
+    if not needed.bytes:
+        return Memory(needed)
+    from .launch import import_cupy
+
+    cupy = import_cupy()
+    stream = _filling_stream(int(cupy.cuda.runtime.getDevice()))
+    with stream:
+        held = cupy.empty(needed.bytes, dtype=np.uint8)
+    memory = Memory(needed, held, int(held.data.ptr))
+    memory(int(stream.ptr))
+    stream.synchronize()
+    return memory
+
+
+@functools.lru_cache(maxsize=64)
+def _filling_stream(device: int) -> Any:
+    """A stream of a device that only fills memory: the caller's may be captured into a graph, which would record that."""
+    from .launch import import_cupy
+
+    return import_cupy().cuda.Stream(non_blocking=True)
+
+
+def given(array: Any, needed: Sizes) -> Memory:
+    """The caller's memory as a workspace. Raises OperandError where it is too small, strided, or starts at an odd place."""
+    from .bind import OperandError
+    from .launch_arrays import adopt_array
+
+    held, _, family = adopt_array(array, "workspace")
+    if family == "numpy":
+        raise OperandError(
+            "workspace: numpy's memory is the host's; cupy.empty(gemm.workspace_bytes, 'uint8') is the device's"
+        )
+    if not held.flags.c_contiguous:
+        raise OperandError("workspace: its elements are not neighbours; a new array of bytes has that")
+    if held.nbytes < needed.bytes:
+        raise OperandError(
+            f"workspace: has {held.nbytes} bytes, and this launch needs {needed.bytes} (gemm.workspace_bytes says so)"
+        )
+    address = int(held.data.ptr)
+    if needed.bytes and address % ALIGNMENT:
+        raise OperandError(
+            f"workspace: begins at address {address}, which must be a multiple of {ALIGNMENT}; whole arrays of CuPy do"
+        )
+    return Memory(needed, held, address)
+
+
+class Workspaces:
+    """Of one GEMM, for each stream of each device the workspace of the launches that go there one after the other.
+
+    They live as long as this does, and are never moved: graphs that were captured may hold their addresses.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: dict[tuple[int, int], Memory] = {}
+
+    def of(self, device: int, stream: int, needed: Sizes) -> Memory:
+        """The one of a stream, made when first asked for; ``device`` must be current."""
+        with self._lock:
+            found = self._made.get((device, stream))
+            if found is None:
+                if len(self._made) >= _MOST_STREAMS:
+                    # Streams that are gone had theirs; what still runs must end before they are given to others.
+                    from .launch import import_cupy
+
+                    import_cupy().cuda.Device(device).synchronize()
+                    self._made.clear()
+                found = self._made[device, stream] = new(needed)
+            return found
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of device memory that all of them hold."""
+        return sum(memory.needed.bytes for memory in self._made.values())
+
+
+@functools.lru_cache(maxsize=256)
+def _order_table(table: bytes, device: int) -> Any:
+    """An order of tiles in the memory of a device, which must be current. Read only, and so shared by all launches."""
+    from .launch import import_cupy
+
+    cupy = import_cupy()
+    stream = _filling_stream(device)
+    with stream:
+        held = cupy.asarray(np.frombuffer(table, dtype=np.uint32))
+    stream.synchronize()
+    return held
+
+
+class Workspace:
+    """How one launch comes by its workspace. ``source``: None for one of its own, ``Workspaces`` for one for each stream, or
+    an array of the caller's, which is cleared before each launch, since anything may stand in it.
+    """
+
+    def __init__(self, gemm: Any, division: Any, source: Any = None):
+        from .launch import current_device
+
+        self.needed = sizes(division)
+        table = gemm.order_table()
+        # Kernels without need of any must not pay for the import, nor for allocations.
+        self._table = _order_table(table.tobytes(), current_device()) if table.size else None
+        self._shared: Workspaces | None = None
+        self.clear: Memory | None = None
+        """What must be cleared before each launch, if anything."""
+        if not self.needed.bytes:
+            self.memory = Memory(self.needed)
+        elif isinstance(source, Workspaces):
+            self._shared, self.memory = source, Memory(self.needed)
+        elif source is None:
+            self.memory = new(self.needed)
+        else:
+            self.memory = self.clear = given(source, self.needed)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The kernel's four arguments: the order of the tiles, partial sums, counters, how many blocks are shared."""
+        from .launch import DevicePointer
+
+        table = DevicePointer(0 if self._table is None else int(self._table.data.ptr))
+        return (table, *self._pointers(self.memory), np.uint32(self.needed.shared_blocks))
+
+    @staticmethod
+    def _pointers(memory: Memory) -> tuple[Any, Any]:
+        from .launch import DevicePointer
+
+        return DevicePointer(memory.partials), DevicePointer(memory.counters)
+
+    def by_stream(self, place: int) -> Callable[[int], tuple[dict[int, Any], Any]] | None:
+        """For ``PackedLaunch``, where each stream has its own: what differs, if ``arguments`` begin at ``place``."""
+        shared, needed = self._shared, self.needed
+        if shared is None:
+            return None
+        from .launch import current_device
+
+        device = current_device()
+
+        def of_stream(stream: int) -> tuple[dict[int, Any], Any]:
+            memory = shared.of(device, stream, needed)
+            partials, counters = self._pointers(memory)
+            return {place + 1: partials, place + 2: counters}, memory
+
+        return of_stream
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of device memory that the launch writes beside its result."""
+        return self.needed.bytes
