@@ -15,7 +15,8 @@ import numpy as np
 
 from stridewright.kernels.blackwell import Derivation, derive
 from stridewright.kernels.blackwell_ladder import Rung, rungs
-from stridewright.kernels.blackwell_rules import cluster_ctas, plain_violations
+from stridewright.kernels.blackwell_problem_rules import plain_violations
+from stridewright.kernels.blackwell_rules import cluster_ctas
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
 
 from .bind import OperandError

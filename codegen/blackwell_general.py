@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stridewright.kernels.blackwell_rules import plain_violations
+from stridewright.kernels.blackwell_problem_rules import plain_violations
 from stridewright.kernels.blackwell_types import OPERANDS
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
 from stridewright.kernels.fusion import Fusion

@@ -52,6 +52,8 @@ def generate(config: GemmConfig, rung: Rung | None = None) -> str:
         f"#define CLUSTER_ATTRIBUTE{f' __cluster_dims__({cluster}, 1, 1)' if (cluster := cluster_ctas(config)) > 1 else ''}"
     )
     blocks.append(f'#define MULTIPLY_KIND "kind::{derivation.kind}{multiply_words(config.problem)}"')
+    if not config.cluster.pair:
+        blocks.append(f'#define MULTIPLY_FORM "{".ws" if config.schedule.stationary else ""}"')
     blocks += _blocks(load_wrapper(derivation.fragment))
     if config.fusion.uses_terms:
         # What is applied is called by what finishes a sum, and needs nothing but the instructions.

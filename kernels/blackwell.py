@@ -22,10 +22,8 @@ from stridewright.layout.hardware import (
     Plan,
     Request,
     TensorMap,
-    accumulator_columns,
     accumulator_layout,
     accumulator_request,
-    data_path,
     instruction_descriptor,
     k_advance,
     matrix_descriptor,
@@ -36,7 +34,16 @@ from stridewright.layout.hardware import (
 )
 from stridewright.layout.hardware.dtypes import data_type
 
-from .blackwell_rules import ALIGNMENT_SLACK, THREADS, ctas, operand_swizzle, panel_rows, shared_parts
+from .blackwell_rules import (
+    ALIGNMENT_SLACK,
+    THREADS,
+    accumulator_width,
+    ctas,
+    operand_swizzle,
+    panel_rows,
+    path_of,
+    shared_parts,
+)
 from .blackwell_scales import TileScales, scale_map, scale_tensors, scaled_types, tile_scales
 from .blackwell_types import (
     accumulator_of,
@@ -330,9 +337,9 @@ def fragment_of(config: GemmConfig) -> Fragment:
     ('16x32bx2', '((16,2),4):((1,0),16)', '((16,2),4,32,4):((0,32),0,1,64)')
     """
     m, n, group = config.tile.m, config.tile.n, ctas(config)
-    accumulator = accumulator_layout(m, n, group)
-    rows, total = m // group, accumulator_columns(m, n, group)
-    narrow = data_path(m, group) == "F"
+    accumulator = accumulator_of_tile(config)
+    rows, total = m // group, accumulator_width(config)
+    narrow = path_of(config) == "F"
     parts = 2 if narrow else 1
     # Of staged results a piece lies in one panel; beside sums that are finished, registers hold what finishes them.
     most = 16 if config.fusion.uses_terms else 32
@@ -397,7 +404,7 @@ def staging_rows(config: GemmConfig, fragment: Fragment) -> SwizzledLayout:
     """
     dtype, size, width = config.problem.d, result_bytes(config.problem), panel_columns(config.problem)
     rows, group, chunk = config.tile.m // ctas(config), panel_rows(config), chunk_of(config, fragment)
-    pieces = width // fragment.columns
+    pieces = min(width // fragment.columns, fragment.pieces)
     lanes, value = fragment.place[0], fragment.place[2]
     if value != Layout(fragment.values):
         raise AssertionError(f"values of {fragment.place} are not side by side")
@@ -405,17 +412,19 @@ def staging_rows(config: GemmConfig, fragment: Fragment) -> SwizzledLayout:
         (lanes.shape, fragment.values // chunk, pieces), (lanes.stride, chunk, fragment.columns if pieces > 1 else 0)
     )
     # Of one warp, hence rows below `group`: the accumulator's map without what is beyond a panel.
-    element = compose(left_inverse(_wide_accumulator(config)), wide)
-    panel_element = compose(Layout((group, rows // group, width), (1, 0, group)), element)
+    element = compose(left_inverse(accumulator_of_tile(config)), wide)
+    panel_element = compose(Layout((group, rows // group, config.tile.n), (1, 0, group)), element)
     addresses: SwizzledLayout = compose(byte_offsets(panel_tile(group, width, dtype), size), panel_element)
     return addresses
 
 
-def _wide_accumulator(config: GemmConfig) -> Layout:
-    """The accumulator's layout with columns enough for a panel, for tiles narrower than one."""
-    group = ctas(config)
-    halves = 2 if data_path(config.tile.m, group) == "B" else 1
-    return accumulator_layout(config.tile.m, max(config.tile.n, panel_columns(config.problem) * halves), group)
+def accumulator_of_tile(config: GemmConfig) -> Layout:
+    """(row of this CTA, column) -> lane << 16 | column of tensor memory.
+
+    >>> print(accumulator_of_tile(GemmConfig(arch="sm_100a").replace(tile_m=32, stationary=True)))
+    (32,(64,4)):(65536,(1,2097152))
+    """
+    return accumulator_layout(config.tile.m, config.tile.n, ctas(config), bool(config.schedule.stationary))
 
 
 def worst_report(addresses: SwizzledLayout) -> BankReport:
@@ -453,7 +462,8 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
     b = operand_tile("B", tile.n // group, config, swizzle, config.cluster.m)
     count = config.pipeline.accumulators
     scales, types = tile_scales(config, instruction_k(problem)), scaled_types(problem)
-    requests = [accumulator_request(f"accumulator {i}", tile.m, tile.n, group) for i in range(count)]
+    stationary = bool(config.schedule.stationary)
+    requests = [accumulator_request(f"accumulator {i}", tile.m, tile.n, group, stationary) for i in range(count)]
     if scales is not None:
         requests += [Request(f"scale factors of slot {i}", scales.columns) for i in range(config.pipeline.stages)]
     plan = plan_tensor_memory(requests)
@@ -488,9 +498,10 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
             problem.b_major,
             scale=types[0].scale if types else "",
             cta_group=group,
+            ws=stationary,
         ),
         plan=plan,
-        accumulator=accumulator_layout(tile.m, tile.n, group),
+        accumulator=accumulator_of_tile(config),
         accumulator_offsets=offsets,
         fragment=fragment,
         staging=staging,

@@ -11,34 +11,30 @@ from typing import get_args
 
 from stridewright.layout.hardware import accumulator_columns, data_path, swizzle_modes
 from stridewright.layout.hardware.instruction_descriptors import legal_m, legal_n
-from stridewright.layout.hardware.scale_factors import SCALED_TYPES
 from stridewright.layout.hardware.tensor_memory import COLUMNS
 from stridewright.layout.hardware.tensor_memory_plan import ALLOC_SHARED_BYTES, MINIMUM_COLUMNS
 
-from .blackwell_scales import format_violations, tile_scales
+from .blackwell_problem_rules import (
+    around,
+    family_violations,
+    fusion_violations,
+    one_of,
+    problem_violations,
+)
+from .blackwell_scales import tile_scales
 from .blackwell_scales import tile_violations as scale_violations
 from .blackwell_types import (
-    KIND_OF,
-    OPERANDS,
     PADDED_K,
-    RESULTS,
-    contiguous_unit,
-    element_of,
     instruction_k,
     kind_of,
     operand_formats,
     padded,
     result_bytes,
     shared_bits,
-    stored,
 )
-from .config import RESULT_FORMATS, GemmConfig, Launch, Problem, Split, Violation, is_size
-from .fusion import fusion_problems
+from .config import GemmConfig, Launch, Violation, is_size
 
 ARCHITECTURES = ("sm_100a", "sm_103a")
-
-ALL_OPERANDS = (*OPERANDS, *SCALED_TYPES)
-"""Formats of A and B, those with factors of blocks of K included."""
 
 SHARED_LIMIT = 232_448 - ALLOC_SHARED_BYTES
 """Bytes of dynamic shared memory a CTA can ask for: 227 KiB (CUDA C++ Programming Guide, compute capability 10.0), less
@@ -78,6 +74,33 @@ def ctas(config: GemmConfig) -> int:
     return 2 if config.cluster.pair else 1
 
 
+def rows_of_tiles(config: GemmConfig) -> tuple[int, ...]:
+    """What M of a tile may be.
+
+    >>> rows_of_tiles(GemmConfig(arch="sm_100a")), rows_of_tiles(GemmConfig(arch="sm_100a").replace(stationary=True))
+    ((64, 128), (32, 64, 128))
+    """
+    return legal_m("f16", ws=True) if config.schedule.stationary else TILE_ROWS[ctas(config)]
+
+
+def path_of(config: GemmConfig) -> str:
+    """The letter of the accumulator's layout in tensor memory (PTX ISA 9.1, section 9.7.16.5).
+
+    >>> path_of(GemmConfig(arch="sm_100a")), path_of(GemmConfig(arch="sm_100a").replace(tile_m=32, stationary=True))
+    ('D', 'G')
+    """
+    return data_path(config.tile.m, ctas(config), bool(config.schedule.stationary))
+
+
+def accumulator_width(config: GemmConfig) -> int:
+    """Columns of tensor memory that an accumulator takes.
+
+    >>> accumulator_width(GemmConfig(arch="sm_100a")), accumulator_width(GemmConfig(arch="sm_100a").replace(tile_m=32, stationary=True))
+    (256, 64)
+    """
+    return accumulator_columns(config.tile.m, config.tile.n, ctas(config), bool(config.schedule.stationary))
+
+
 def name(config: GemmConfig) -> str:
     """A short name for logs and files: what differs between kernels.
 
@@ -93,7 +116,7 @@ def name(config: GemmConfig) -> str:
     types += f"_{problem.d}" if problem.d != problem.a else ""
     terms = f"_{config.fusion.name}" if config.fusion.uses_terms else ""
     return (
-        f"{config.arch}_{types}_{'pair' if config.cluster.pair else ''}{tile.m}x{tile.n}x{tile.k}{cluster}_stages{config.pipeline.stages}"
+        f"{config.arch}_{types}_{'pair' if config.cluster.pair else 'ws' if schedule.stationary else ''}{tile.m}x{tile.n}x{tile.k}{cluster}_stages{config.pipeline.stages}"
         f"_acc{config.pipeline.accumulators}_{schedule.launch}_{order}_{store}{majors}{terms}"
     )
 
@@ -113,7 +136,7 @@ def panel_rows(config: GemmConfig) -> int:
     >>> panel_rows(GemmConfig(arch="sm_100a")), panel_rows(GemmConfig(arch="sm_100a").replace(tile_m=64))
     (32, 16)
     """
-    return 16 if data_path(config.tile.m, ctas(config)) == "F" else 32
+    return 16 if path_of(config) == "F" else 32
 
 
 def swizzle_of(run: int, bits: int = 16) -> str:
@@ -181,8 +204,8 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     """
     wrong = list(problem_violations(config.problem, config.arch))
     yield from wrong
-    yield from _not_of_this_family(config)
-    yield from _fusion_violations(config)
+    yield from family_violations(config)
+    yield from fusion_violations(config)
     if any(one.parameter in ("a", "b", "d") for one in wrong):
         return  # what follows counts bytes and elements of these formats
     tile_wrong = list(_tile_violations(config))
@@ -190,7 +213,7 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     schedule, epilogue = config.schedule, config.epilogue
     if schedule.launch not in get_args(Launch):
         yield Violation(
-            parameter="launch", value=repr(schedule.launch), rule=f"must be {_or(map(repr, get_args(Launch)))}"
+            parameter="launch", value=repr(schedule.launch), rule=f"must be {one_of(map(repr, get_args(Launch)))}"
         )
     if schedule.order not in ("grouped", "row"):
         yield Violation(
@@ -217,184 +240,6 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
         yield from _capacity_violations(config)
 
 
-def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Violation]:
-    """The rules for what is computed.
-
-    >>> [str(one) for one in problem_violations(Problem(a="e4m3", b="bf16"))]
-    ["b='bf16': no kind of tcgen05.mma multiplies it with e4m3; b may be e4m3, e5m2, e2m3, e3m2 or e2m1"]
-    """
-    for name, formats in (("a", ALL_OPERANDS), ("b", ALL_OPERANDS), ("d", RESULT_FORMATS)):
-        dtype = getattr(problem, name)
-        if dtype not in formats:
-            hint = 'float32 operands are multiplied as "tf32" (10 fraction bits)' if dtype == "f32" else ""
-            yield Violation(
-                parameter=name,
-                value=repr(dtype),
-                rule=f"this type has no Blackwell kernel; there is {_or(formats)}",
-                fix=hint,
-            )
-    if problem.a in ALL_OPERANDS and problem.b in ALL_OPERANDS:
-        yield from _mixture_violations(problem, arch)
-    for name in ("a_major", "b_major"):
-        major, dtype = getattr(problem, name), getattr(problem, name[0])
-        if major not in ("k", "mn"):
-            yield Violation(
-                parameter=name, value=repr(major), rule='must be "k" (rows of K contiguous elements) or "mn"'
-            )
-        elif major == "mn" and element_of(dtype) in ("e2m3", "e3m2", "e2m1"):
-            yield Violation(
-                parameter=name,
-                value=repr(major),
-                rule=f"tcgen05 reads {dtype} only K-major (PTX ISA 9.1, section 9.7.16.4: 4- and 6-bit types)",
-                fix='pass it K-major ("k")',
-            )
-    for name in ("m", "n", "k"):
-        size = getattr(problem, name)
-        if size is None:
-            continue
-        if not is_size(size):
-            yield Violation(parameter=name, value=repr(size), rule="must be a whole number of elements")
-        elif size < 1:
-            yield Violation(parameter=name, value=size, rule="must be at least 1")
-        elif size >= 2**31:
-            yield Violation(parameter=name, value=size, rule="must be below 2^31 (TMA coordinates are 32-bit signed)")
-    for name in "ab":
-        if problem.k is not None and is_size(problem.k) and padded(stored(getattr(problem, name), kind_of(problem))):
-            yield from _padded_violations(problem, name)
-
-
-def _mixture_violations(problem: Problem, arch: str) -> Iterator[Violation]:
-    """What of the formats does not go together."""
-    kind = kind_of(problem)
-    scaled = list(format_violations(problem))
-    yield from scaled
-    if not kind:
-        if scaled:
-            return
-        same = KIND_OF[problem.a]
-        may = [problem.a] if same == "f16" else [dtype for dtype, own in KIND_OF.items() if own == same]
-        yield Violation(
-            parameter="b",
-            value=repr(problem.b),
-            rule=f"no kind of tcgen05.mma multiplies it with {problem.a}",
-            fix=f"b may be {_or(may)}",
-        )
-        return
-    if kind == "i8" and arch == "sm_103a":
-        yield Violation(
-            parameter="a",
-            value=repr(problem.a),
-            rule="sm_103a has no kind::i8 (ptxas 13.0 refuses it)",
-            fix="arch='sm_100a' has it; e4m3 holds whole numbers up to 16",
-        )
-    if problem.d in RESULT_FORMATS and problem.d not in RESULTS[kind]:
-        yield Violation(
-            parameter="d",
-            value=repr(problem.d),
-            rule=f"is what sums of s8 and u8 are, and a is {problem.a}",
-            fix='d="f32"',
-        )
-
-
-def _padded_violations(problem: Problem, name: str) -> Iterator[Violation]:
-    if problem.k is not None and problem.k % PADDED_K:
-        yield Violation(
-            parameter="k",
-            value=problem.k,
-            rule=f"must be a multiple of {PADDED_K}: the copy engine takes rows of {name.upper()} ({getattr(problem, name)}) in "
-            f"boxes of {PADDED_K} elements (cuTensorMapEncodeTiled)",
-            fix=f"nearest {', '.join(map(str, _around(problem.k, PADDED_K)))}: pad with zeros, which changes no result",
-        )
-
-
-def plain_violations(problem: Problem) -> Iterator[Violation]:
-    """The rules for operands that the copy engine reads where they lie, without copies to padded rows.
-
-    >>> [str(one) for one in plain_violations(Problem(m=4, n=8, k=12))]
-    ['k=12: must be a multiple of 8: TMA wants rows of A (K-major) and B (K-major) to start at multiples of 16 bytes; nearest 8, 16: pad with zeros, which changes no result']
-    """
-    units = dict(zip("ab", map(contiguous_unit, operand_formats(problem)), strict=True))
-    for name in ("m", "n", "k"):
-        size = getattr(problem, name)
-        operands = _contiguous_along(problem, name)
-        if not is_size(size) or size is None or not operands:
-            continue
-        unit = max(units[operand[0].lower()] for operand in operands)
-        if size % unit:
-            yield Violation(
-                parameter=name,
-                value=size,
-                rule=f"must be a multiple of {unit}: TMA wants rows of {' and '.join(operands)} to start at multiples of 16 bytes",
-                fix=f"nearest {', '.join(map(str, _around(size, unit)))}: pad with zeros, which changes no result",
-            )
-
-
-def _around(size: int, unit: int) -> list[int]:
-    return [one for one in (size // unit * unit, (size // unit + 1) * unit) if one]
-
-
-def _contiguous_along(problem: Problem, name: str) -> list[str]:
-    """The operands whose contiguous rows run along that size."""
-    found = []
-    for operand, major, rows in (("A", problem.a_major, "m"), ("B", problem.b_major, "n")):
-        if name == "k" and major == "k":
-            found.append(f"{operand} (K-major)")
-        if name == rows and major == "mn":
-            found.append(f"{operand} (MN-major)")
-    return found
-
-
-def _not_of_this_family(config: GemmConfig) -> Iterator[Violation]:
-    """Parameters of Hopper's kernels alone, unless they have their defaults."""
-    plain = GemmConfig(arch=config.arch)
-    for name, value, default in (
-        ("schedule_kind", config.schedule.kind, plain.schedule.kind),
-        ("consumers", config.schedule.consumers, plain.schedule.consumers),
-        ("swap", bool(config.schedule.swap), False),
-        ("producer_registers", config.schedule.producer_registers, 0),
-        ("hint_a", config.pipeline.hint_a, "none"),
-        ("hint_b", config.pipeline.hint_b, "none"),
-        ("split_kind", config.split.kind, Split().kind),
-        ("specialize", config.specialize, ""),
-        ("form", config.problem.form, "one"),
-    ):
-        if value != default:
-            yield Violation(
-                parameter=name,
-                value=value if isinstance(value, int) else repr(value),
-                rule="is a parameter of the Hopper kernels; the Blackwell ones have fixed roles",
-                fix=f"leave it at {default!r}",
-            )
-
-
-def _fusion_violations(config: GemmConfig) -> Iterator[Violation]:
-    """What is done to the sums beside what these kernels do."""
-    fusion = config.fusion
-    for parameter, value, rule, fix in fusion_problems(fusion):
-        yield Violation(parameter=parameter, value=value, rule=rule, fix=fix)
-    if fusion.gated:
-        yield Violation(
-            parameter="gated",
-            value=True,
-            rule="pairs of columns have no Blackwell kernel yet",
-            fix='gated=False, or arch="sm_90a"',
-        )
-    if fusion.scale_a == "block" or fusion.scale_b == "block":
-        yield Violation(
-            parameter="scale_a" if fusion.scale_a == "block" else "scale_b",
-            value="'block'",
-            rule="float32 scales of blocks of K have no Blackwell kernel: its tensor cores scale by themselves",
-            fix='"row", or formats with scales of their own',
-        )
-    if config.pipeline.promote:
-        yield Violation(
-            parameter="promote",
-            value=config.pipeline.promote,
-            rule="sums are float32 in tensor memory, with nothing to be promoted to",
-            fix="leave it at 0",
-        )
-
-
 def _store_violations(config: GemmConfig) -> Iterator[Violation]:
     """What TMA stores ask for, of sizes and of tiles."""
     problem, size = config.problem, result_bytes(config.problem)
@@ -406,16 +251,14 @@ def _store_violations(config: GemmConfig) -> Iterator[Violation]:
             rule=f"TMA stores whole 16-byte chunks, and a row of D has n * {size} = {n * size} bytes: it would write past the row's end",
             fix='"direct" works',
         )
-    group = ctas(config)
-    parts = 2 if data_path(config.tile.m, group) == "F" else 1
-    columns = accumulator_columns(config.tile.m, config.tile.n, group) // parts
+    columns = accumulator_width(config) // (2 if path_of(config) == "F" else 1)
     if columns * size % 16:
         step = 16 // size * config.tile.n // columns
         yield Violation(
             parameter="tile_n",
             value=config.tile.n,
             rule=f"with a staged D of {problem.d} a thread writes whole 16-byte chunks: must be a multiple of {step} here",
-            fix=f'nearest {", ".join(map(str, _around(config.tile.n, step)))}, or store="direct"',
+            fix=f'nearest {", ".join(map(str, around(config.tile.n, step)))}, or store="direct"',
         )
 
 
@@ -423,6 +266,14 @@ def _operand_violations(config: GemmConfig) -> Iterator[Violation]:
     """What the formats and majors ask of a tile."""
     tile, problem, group = config.tile, config.problem, ctas(config)
     kind = kind_of(problem)
+    if config.schedule.stationary and not legal_m(kind, ws=True):
+        yield Violation(
+            parameter="stationary",
+            value=True,
+            rule=f"tcgen05.mma.ws has no kind::{kind} (PTX ISA 9.1, section 9.7.16.10)",
+            fix="stationary=False works",
+        )
+        return
     for name, dtype, rows, slices in (
         ("A", operand_formats(problem)[0], tile.m // group, config.cluster.n),
         ("B", operand_formats(problem)[1], tile.n // group, config.cluster.m),
@@ -444,7 +295,8 @@ def _operand_violations(config: GemmConfig) -> Iterator[Violation]:
                 rule=f"the copy engine brings {dtype} in boxes of {PADDED_K} elements",
                 fix=f"a multiple of {PADDED_K} works",
             )
-    wide = legal_n(kind, group)
+    stationary = bool(config.schedule.stationary)
+    wide = legal_n(kind, group, stationary)
     step = 16 * group if problem.b_major == "mn" and shared_bits(operand_formats(problem)[1]) == 8 else 1
     if tile.n not in wide or tile.n % step:
         allowed = [n for n in wide if n % 16 == 0 and n % step == 0]
@@ -454,7 +306,12 @@ def _operand_violations(config: GemmConfig) -> Iterator[Violation]:
             value=tile.n,
             rule=f"kind::{kind} of {'a pair' if group == 2 else 'one CTA'}"
             + (" with an MN-major B of 8 bits" if step > 1 else "")
-            + f" takes multiples of {allowed[1] - allowed[0]} (PTX ISA 9.1, table 39)",
+            + (
+                f", weight-stationary, takes {one_of(allowed)}"
+                if stationary
+                else f" takes multiples of {allowed[1] - allowed[0]}"
+            )
+            + " (PTX ISA 9.1, table 39)",
             fix=f"nearest {', '.join(map(str, near))}",
         )
 
@@ -469,7 +326,7 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
         yield Violation(
             parameter="cluster",
             value=f"{cluster.m}x{cluster.n}",
-            rule=f"must be {_or(f'{m}x{n}' for m, n in CLUSTERS)} tiles, of one CTA or a pair each (8 CTAs are the most that every device runs)",
+            rule=f"must be {one_of(f'{m}x{n}' for m, n in CLUSTERS)} tiles, of one CTA or a pair each (8 CTAs are the most that every device runs)",
             fix="1x1 works",
         )
         return
@@ -481,13 +338,24 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
                 rule=f"{parts} tiles of a cluster share {rows} rows in each CTA and load a slice each, whole groups of 8: must be a multiple of {8 * parts * group}",
                 fix="a cluster of 1x1 works",
             )
-    if tile.m not in TILE_ROWS[group]:
-        near = min(TILE_ROWS[group], key=lambda rows: abs(rows - tile.m))
+    stationary = bool(config.schedule.stationary)
+    if stationary and group == 2:
+        yield Violation(
+            parameter="stationary",
+            value=True,
+            rule="tcgen05.mma.ws is for one CTA (PTX ISA 9.1, section 9.7.16.10)",
+            fix="pair=False works",
+        )
+        return
+    allowed = rows_of_tiles(config)
+    if tile.m not in allowed:
+        near = min(allowed, key=lambda one: abs(one - tile.m))
         other = ", or pair=True for two CTAs" if tile.m in TILE_ROWS[3 - group] and group == 1 else ""
+        other = ", or stationary=True for few rows" if tile.m == 32 and not stationary and group == 1 else other
         yield Violation(
             parameter="tile_m",
             value=tile.m,
-            rule=f"{'a pair multiplies' if group == 2 else 'one CTA multiplies'} {_or(map(str, TILE_ROWS[group]))} rows at a time",
+            rule=f"{'a pair multiplies' if group == 2 else 'one CTA multiplies'} {one_of(map(str, allowed))} rows at a time",
             fix=f"nearest {near}{other}",
         )
     if tile.n % 16 or not 16 <= tile.n <= 256:
@@ -498,11 +366,11 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be a multiple of 16 from 16 to 256 (tcgen05.mma N; with M = 128 NVIDIA's kernels take no step of 8)",
             fix=f"nearest {', '.join(map(str, sorted(widths)))}",
         )
-    elif tile.m in TILE_ROWS[group]:
+    elif tile.m in allowed:
         yield from _operand_violations(config)
     yield from scale_violations(config)
     if tile.k not in SLOT_DEPTHS:
-        yield Violation(parameter="tile_k", value=tile.k, rule=f"must be {_or(map(str, SLOT_DEPTHS))} elements of K")
+        yield Violation(parameter="tile_k", value=tile.k, rule=f"must be {one_of(map(str, SLOT_DEPTHS))} elements of K")
     if not 1 <= config.pipeline.stages <= MAXIMUM_STAGES:
         yield Violation(
             parameter="stages", value=config.pipeline.stages, rule=f"must be from 1 to {MAXIMUM_STAGES} slots"
@@ -516,7 +384,7 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
 
 
 def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
-    columns = accumulator_columns(config.tile.m, config.tile.n, ctas(config)) * config.pipeline.accumulators
+    columns = accumulator_width(config) * config.pipeline.accumulators
     scales = tile_scales(config, instruction_k(config.problem))
     factors = scales.columns * config.pipeline.stages if scales else 0
     if max(1 << (columns + factors - 1).bit_length(), MINIMUM_COLUMNS) > COLUMNS:
@@ -544,8 +412,3 @@ def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
             rule=f"{needed} bytes of shared memory ({parts}, alignment {ALIGNMENT_SLACK}), and a CTA has {SHARED_LIMIT}",
             fix=f"stages={max(fits)} fits" if fits else "a smaller tile fits",
         )
-
-
-def _or(words: object) -> str:
-    items = [str(word) for word in words]  # type: ignore[attr-defined]
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} or {items[-1]}"

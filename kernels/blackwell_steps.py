@@ -14,9 +14,8 @@ from stridewright.layout.hardware import (
     decode_matrix_descriptor,
     tensor_memory_access,
 )
-from stridewright.layout.hardware.tensor_memory import data_path
 
-from .blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, cluster_ctas, panel_rows, tile_readers
+from .blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, cluster_ctas, panel_rows, path_of, tile_readers
 from .blackwell_scales import scale_step
 from .blackwell_types import accumulator_of, instruction_k, panel_columns, result_bytes
 from .hopper import AddressFunction, Constant, Step, byte_offsets
@@ -64,7 +63,7 @@ def _tile_step(derivation: Derivation) -> Step:
         else ""
     )
     notes = [
-        f"{who} {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements; {launch}.{cluster}",
+        f"{who} {tile.m} x {tile.n} of D at a time{', weight-stationary' if schedule.stationary else ''}; its K runs through slots of {tile.k} elements; {launch}.{cluster}",
         f"{config.pipeline.accumulators} accumulator{'s' * (config.pipeline.accumulators > 1)} in tensor memory"
         + (": one is stored while the next tile goes into the other." if config.pipeline.accumulators > 1 else "."),
     ]
@@ -193,7 +192,7 @@ def _chunk_places(layout: Layout | SwizzledLayout) -> Layout:
 
 def _tensor_memory_step(derivation: Derivation) -> Step:
     config, word = derivation.config, derivation.instruction_descriptor
-    letter = data_path(config.tile.m, derivation.ctas)
+    letter = path_of(config)
     return Step(
         title="Tensor memory, and the multiply",
         layouts=(("(row of this CTA, column) -> lane << 16 | column", str(derivation.accumulator)),),
@@ -301,7 +300,7 @@ def _staging_step(derivation: Derivation) -> Step:
             + (f"; the last panel is {tail} columns wide and has a map of its own." if tail else "."),
         ),
         constants=(
-            Constant("int", "PANEL_PIECES", width // fragment.columns),
+            Constant("int", "PANEL_PIECES", min(width // fragment.columns, fragment.pieces)),
             Constant("int", "TAIL_COLUMNS", tail),
             Constant("int", "PANEL_BYTES", rows * PANEL_BYTES),
             Constant("int", "STAGING_BUFFERS", config.epilogue.buffers),

@@ -113,6 +113,9 @@ class Schedule(_WholeNumbers):
     launch: Launch = "static"
     """Who hands out tiles (Blackwell): a persistent grid counts them (``"static"``), cluster launch control does
     (``"clc"``), or each CTA computes ``"one"``."""
+    stationary: bool = False
+    """Whether the multiply is the weight-stationary tcgen05.mma.ws (Blackwell, one CTA): tiles of 32, 64 or 128 rows, and the
+    accumulator of 32 or 64 rows fills all lanes of tensor memory."""
     producer_registers: int = 0
     """Registers setmaxnreg leaves a producer thread; the rest of the pool is the consumers'. 0: what fits best."""
 
@@ -305,6 +308,7 @@ _SHORT_NAMES = {
     "schedule_kind": ("schedule", "kind"),
     "consumers": ("schedule", "consumers"),
     "swap": ("schedule", "swap"),
+    "stationary": ("schedule", "stationary"),
     "cluster_m": ("cluster", "m"),
     "cluster_n": ("cluster", "n"),
     "order": ("schedule", "order"),
@@ -323,7 +327,7 @@ _SHORT_NAMES = {
     "buffers": ("epilogue", "buffers"),
 }
 _PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "split", "epilogue", "fusion", "specialize")
-_NO_NUMBERS = ("launch", "pair", "store", "schedule_kind", "swap", "order", "hint_a", "hint_b", "split_kind", "reduce")
+_NO_NUMBERS = ("launch", "pair", "store", "schedule_kind", "swap", "stationary", "order", "hint_a", "hint_b", "split_kind", "reduce")
 _PART_TYPES = {
     "problem": Problem,
     "tile": Tile,
@@ -361,9 +365,10 @@ def _not_integers(config: GemmConfig) -> Iterator[Violation]:
         value = getattr(getattr(config, part), attribute)
         if name not in _NO_NUMBERS and not is_size(value):
             yield Violation(parameter=name, value=repr(value), rule="must be a whole number")
-    swap = config.schedule.swap
-    if not isinstance(swap, bool) and not (isinstance(swap, int) and swap in (0, 1)):
-        yield Violation(parameter="swap", value=repr(swap), rule="must be 0 or 1")
+    for name in ("swap", "stationary"):
+        value = getattr(config.schedule, name)
+        if not isinstance(value, bool) and not (isinstance(value, int) and value in (0, 1)):
+            yield Violation(parameter=name, value=repr(value), rule="must be 0 or 1")
 
 
 def problem_violations(problem: Problem) -> Iterator[Violation]:

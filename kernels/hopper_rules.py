@@ -266,6 +266,7 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     for name, value, plain in (
         ("accumulators", config.pipeline.accumulators, 1),
         ("pair", config.cluster.pair, False),
+        ("stationary", bool(schedule.stationary), False),
         ("launch", schedule.launch, "static"),
     ):
         if value != plain:

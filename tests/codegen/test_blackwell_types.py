@@ -6,6 +6,7 @@ python -m pytest -m slow tests/codegen/test_blackwell_types.py
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import ml_dtypes
@@ -17,6 +18,7 @@ from stridewright.codegen.bind import OperandError
 from stridewright.codegen.blackwell_gemm import BlackwellGemm
 from stridewright.codegen.blackwell_general import BlackwellGeneralGemm
 from stridewright.codegen.blackwell_operands import packed_length
+from stridewright.codegen.breadth import Case, Recipe
 from stridewright.codegen.small_floats import pack, small_float
 from stridewright.codegen.tensors import numpy_type
 from stridewright.kernels.config import ConfigError
@@ -49,6 +51,29 @@ def test_every_format_is_right_on_every_shape(types: tuple[str, str, tuple[str, 
 def test_every_format_is_right_in_any_order_of_completion(types: tuple[str, str, tuple[str, ...]]) -> None:
     for seed, number in itertools.product(range(5), range(4)):
         assert_typed(typed_case(number, types, (300, 144, 640)), seed)
+
+
+STATIONARY = list(itertools.product((32, 64, 128), (64, 128, 256), TYPES))
+
+
+def stationary(number: int) -> Case:
+    """The weight-stationary form of a case: its own tiles, one CTA, all else in turn."""
+    tile_m, tile_n, types = STATIONARY[number]
+    case = typed_case(number, types, (SHAPES[number % 13][0] % 150 + 1, *SHAPES[number % 13][1:]))
+    config = case.recipe.config.replace(pair=False, tile_m=tile_m, tile_n=tile_n, stationary=True)
+    return dataclasses.replace(case, recipe=Recipe(config))
+
+
+@pytest.mark.parametrize("number", range(3, 144, 17))
+def test_few_rows_are_right_where_the_weights_are_stationary(number: int) -> None:
+    assert_typed(stationary(number), number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(9))
+def test_every_format_is_right_where_the_weights_are_stationary(first: int) -> None:
+    for number in range(first, 144, 9):
+        assert_typed(stationary(number), number)
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (130, 72, 72), (100, 105, 107), (257, 136, 200)])

@@ -9,7 +9,8 @@ import pytest
 
 from stridewright.kernels.blackwell import derive, fragment_of
 from stridewright.kernels.blackwell_ladder import rungs
-from stridewright.kernels.blackwell_rules import SHARED_LIMIT, panel_rows, plain_violations
+from stridewright.kernels.blackwell_problem_rules import plain_violations
+from stridewright.kernels.blackwell_rules import SHARED_LIMIT, panel_rows
 from stridewright.kernels.blackwell_types import instruction_k, panel_columns, result_bytes
 from stridewright.kernels.config import GemmConfig, Problem
 from stridewright.kernels.fusion import Fusion
@@ -64,7 +65,18 @@ TYPES = [
         ("f16", "f16", "e4m3", 64, FORMS[1], 240, MAJORS[2]),
     )
 ]
-CONFIGS += TYPES
+STATIONARY = [
+    BASE.replace(stationary=True, tile_m=m, tile_n=n, tile_k=k, problem=Problem(a=a, b=b, d=d, b_major=major))
+    for m, n, k, a, b, d, major in (
+        (32, 64, 64, "bf16", "bf16", "bf16", "k"),
+        (32, 256, 64, "f16", "f16", "f32", "mn"),
+        (32, 128, 128, "e4m3", "e5m2", "e4m3", "k"),
+        (64, 64, 32, "tf32", "tf32", "f32", "mn"),
+        (64, 256, 128, "s8", "u8", "s8", "k"),
+        (128, 128, 64, "bf16", "bf16", "e5m2", "mn"),
+    )
+]  # fmt: skip
+CONFIGS += TYPES + STATIONARY
 
 
 def names(config: GemmConfig) -> str:
@@ -296,6 +308,19 @@ BROKEN = [
         {"problem": Problem(d="s8"), "tile_m": 64, "tile_n": 48, "stages": 2},
         "tile_n=48: with a staged D of s8 a thread writes whole 16-byte chunks: must be a multiple of 32 here",
     ),
+    ({"tile_m": 32}, "tile_m=32: one CTA multiplies 64 or 128 rows at a time; nearest 64, or stationary=True for few"),
+    ({"stationary": True, "tile_m": 256}, "tile_m=256: one CTA multiplies 32, 64 or 128 rows at a time; nearest 128"),
+    (
+        {"stationary": True, "tile_n": 96},
+        "tile_n=96: kind::f16 of one CTA, weight-stationary, takes 64, 128 or 256 (PTX ISA 9.1, table 39); nearest 64",
+    ),
+    ({"stationary": True, "pair": True, "tile_m": 128}, "stationary=True: tcgen05.mma.ws is for one CTA"),
+    (
+        {"stationary": True, "problem": Problem(a="nvfp4", b="nvfp4"), "tile_n": 128, "stages": 2},
+        "stationary=True: tcgen05.mma.ws has no kind::mxf4nvf4",
+    ),
+    ({"stationary": 2}, "stationary=2: must be 0 or 1"),
+    ({"arch": "sm_90a", "stationary": True}, "stationary=True: is a parameter of the Blackwell kernels"),
     ({"fusion": Fusion(gated=True)}, "gated=True: pairs of columns have no Blackwell kernel yet"),
     ({"fusion": Fusion(scale_a="block", scale_b="block")}, "scale_a='block': float32 scales of blocks of K have no"),
     ({"promote": 64}, "promote=64: sums are float32 in tensor memory, with nothing to be promoted to"),

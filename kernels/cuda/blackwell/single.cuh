@@ -42,7 +42,7 @@ DEVICE void tmem_multiply(uint32 d, uint64 a, uint64 b, bool accumulate) {
         "{\n"
         "  .reg .pred accumulate;\n"
         "  setp.ne.b32 accumulate, %4, 0;\n"
-        "  tcgen05.mma.cta_group::1." MULTIPLY_KIND " [%0], %1, %2, %3, accumulate;\n"
+        "  tcgen05.mma" MULTIPLY_FORM ".cta_group::1." MULTIPLY_KIND " [%0], %1, %2, %3, accumulate;\n"
         "}\n" ::"r"(d),
         "l"(a), "l"(b), "r"(INSTRUCTION_DESCRIPTOR), "r"(int(accumulate))
         : "memory");
