@@ -18,10 +18,11 @@ from stridewright.kernels.blackwell_problem_rules import plain_violations
 from stridewright.kernels.blackwell_types import OPERANDS
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
 from stridewright.kernels.fusion import Fusion
+from stridewright.layout.hardware.scale_factors import SCALED_TYPES
 
 from . import relayout as copies
 from .bind import OperandError, _encoded, _multiprocessors
-from .blackwell_gemm import BlackwellKernel, legend, placed
+from .blackwell_gemm import BlackwellGemm, BlackwellKernel, legend, placed
 from .blackwell_operands import PACKED, BlackwellCollector
 from .blackwell_select import SMS, select
 from .division import Division
@@ -34,6 +35,8 @@ from .tensors import Tensor, empty, of_device, of_numpy
 from .terms import packed, pointer_offset
 
 if TYPE_CHECKING:
+    from stridewright.layout.hardware import TensorMap
+
     from .emulator import Progress
     from .launch_packed import PackedLaunch
 
@@ -58,6 +61,19 @@ def asks_for_more(given: dict[str, Any], config: GemmConfig | None) -> bool:
         return True
     majors = {f"{name}_major": given.get(f"{name}_major", "k") for name in "ab"}
     return any(True for _ in plain_violations(Problem(**whole, **majors)))  # type: ignore[arg-type]
+
+
+def class_of(given: dict[str, Any], config: GemmConfig | None) -> type[BlackwellKernel]:
+    """The class of the GEMM that these arguments of ``Gemm`` ask for.
+
+    >>> class_of({"a": "nvfp4", "b": "nvfp4"}, None).__name__, class_of({}, None).__name__
+    ('BlackwellScaledGemm', 'BlackwellGemm')
+    """
+    if any(given.get(name) in SCALED_TYPES for name in "ab"):
+        from .blackwell_scaled import BlackwellScaledGemm
+
+        return BlackwellScaledGemm
+    return BlackwellGeneralGemm if asks_for_more(given, config) else BlackwellGemm
 
 
 _OPTIONS = ("activation", "gated", "expression", "promote", "batch", "groups", "group_by", "relayout", "fusion")
@@ -211,6 +227,10 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
             d_row_bytes=row,
         )
 
+    def arguments_beside(self, given: Given, encoded: Callable[[TensorMap, Tensor], Any]) -> list[Any]:
+        """The kernel's arguments between the operands' tensor maps and D's, ``encoded`` making one of a map: none here."""
+        return []
+
     # ---- on a GPU -----------------------------------------------------------------------------------------------------
 
     def bind(  # type: ignore[override]
@@ -289,6 +309,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         arguments: list[Any] = [
             TensorMapArgument(maps.a, a.tensor.raw),
             TensorMapArgument(maps.b, b.tensor.raw),
+            *self.arguments_beside(given, lambda tensor_map, tensor: TensorMapArgument(tensor_map, tensor.raw)),
             bytes(128) if maps.d is None else TensorMapArgument(maps.d, d.raw),
             bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d.raw),
             d.raw,
@@ -342,6 +363,7 @@ class BlackwellGeneralBound(GeneralBound):
         arguments: tuple[Any, ...] = (
             _encoded(maps.a, left.tensor.address),
             _encoded(maps.b, right.tensor.address),
+            *kernel.arguments_beside(given, lambda tensor_map, tensor: _encoded(tensor_map, tensor.address)),
             unused if maps.d is None else _encoded(maps.d, d.address),
             unused if maps.d_tail is None else _encoded(maps.d_tail, d.address),
             DevicePointer(d.address),

@@ -44,6 +44,11 @@ class PackedOperand(Operand):
     """A or B of packed elements: ``tensor`` holds bytes, ``shape`` and ``strides`` count elements and bytes."""
 
     @property
+    def alignment(self) -> int:
+        """Bytes that its start and its pitch are a multiple of."""
+        return _ALIGNMENT
+
+    @property
     def major(self) -> str:
         """K, or "" where the bytes of a row are no neighbours."""
         return "k" if self.contiguous("k") else ""
@@ -55,7 +60,7 @@ class PackedOperand(Operand):
     def pitches(self, major: str) -> tuple[int, int]:
         """Bytes from one row to the next, and from matrix to matrix."""
         row = packed_length(self.shape[2], self.dtype)
-        pitch = self.strides[1] if self.shape[1] > 1 else -(-row // _ALIGNMENT) * _ALIGNMENT
+        pitch = self.strides[1] if self.shape[1] > 1 else -(-row // self.alignment) * self.alignment
         return pitch, self.strides[0] if self.shape[0] > 1 else pitch * max(self.shape[1], 1)
 
     def misaligned(self, major: str) -> str:
@@ -64,9 +69,9 @@ class PackedOperand(Operand):
         # The emulator gives arrays addresses of its own, of enough alignment.
         address = 0 if self.tensor.on_host else self.tensor.address
         for what, value in (("its address", address), ("the bytes from one row to the next", pitch)):
-            if value % _ALIGNMENT:
+            if value % self.alignment:
                 raise OperandError(
-                    f"{self.name}: {what}, {value}, must be a multiple of {_ALIGNMENT} for {self.dtype} (TMA); a copy has that"
+                    f"{self.name}: {what}, {value}, must be a multiple of {self.alignment} for {self.dtype} (TMA); a copy has that"
                 )
         return ""
 
@@ -81,8 +86,7 @@ class BlackwellCollector(Collector):
 
     def operand(self, array: Any, name: str) -> Operand:
         """A or B. Raises OperandError for a wrong shape or format."""
-        gemm = self.gemm
-        dtype = gemm.problem.a if name == "a" else gemm.problem.b
+        gemm, dtype = self.gemm, self.format_of(name)
         if dtype not in PACKED:
             return super().operand(array, name)
         rows, letter = (gemm.m, "M") if name == "a" else (gemm.n, "N")

@@ -114,11 +114,9 @@ class Gemm:
                     )
                 )
         if cls is Gemm and GemmConfig(arch=arch).on_blackwell:
-            from .blackwell_gemm import BlackwellGemm
-            from .blackwell_general import BlackwellGeneralGemm, asks_for_more
+            from .blackwell_general import class_of
 
-            more = asks_for_more(dict(zip(_NAMES, args, strict=False)) | options, config)
-            return object.__new__(BlackwellGeneralGemm if more else BlackwellGemm)
+            return object.__new__(class_of(dict(zip(_NAMES, args, strict=False)) | options, config))
         if cls is Gemm and _beyond_plain(dict(zip(_NAMES, args, strict=False)) | options, config):
             from .general import GeneralGemm
 

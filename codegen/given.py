@@ -96,10 +96,13 @@ class Collector:
         self.gemm = gemm
         self.tensor_of = tensor_of
 
+    def format_of(self, name: str) -> str:
+        """The format of A's or B's elements."""
+        return self.gemm.problem.a if name == "a" else self.gemm.problem.b
+
     def operand(self, array: Any, name: str) -> Operand:
         """A or B. Raises OperandError for a wrong shape or format."""
-        gemm = self.gemm
-        dtype = gemm.problem.a if name == "a" else gemm.problem.b
+        gemm, dtype = self.gemm, self.format_of(name)
         tensor = self.tensor_of(array, name)
         require_format(tensor, name, dtype)
         rows = gemm.m if name == "a" else gemm.n
