@@ -64,7 +64,9 @@ def _waves(gemm: Gemm, device: Device) -> list[str]:
     from .blackwell_gemm import BlackwellGemm, waves
 
     if isinstance(gemm, BlackwellGemm):
-        return waves(gemm)
+        from .cycles_report import modelled_cycles
+
+        return [*waves(gemm), *(f"   {line}" for line in modelled_cycles(gemm.config, rung=gemm.rung).lines())]
     config, (m, n), sms = gemm.config, gemm.kernel_sizes, device.sms
     rows, columns = -(-m // config.tile.m), -(-n // config.tile.n)
     tiles = rows * columns

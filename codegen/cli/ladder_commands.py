@@ -33,6 +33,9 @@ def ladder(
     number: Annotated[
         str | None, typer.Option("--rung", metavar="R", help="One rung only, with its diff: 1, 1b, 2 .. 12.")
     ] = None,
+    arch: Annotated[
+        str, typer.Option("--arch", help="sm_90a: Hopper's ladder; sm_100a, sm_103a: Blackwell's, modelled, not run.")
+    ] = "sm_90a",
     on: Annotated[Where, typer.Option("--on", help="Where to run.")] = Where.AUTO,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE.svg", help="Draw the measured ladder (GPU only).")
@@ -43,7 +46,7 @@ def ladder(
 ) -> None:
     """Climb the Hopper ladder: numbered kernels from no tensor cores to the product's, each one idea more.
 
-    On a GPU every rung is timed beside cuBLASLt and checked. Without one each rung's PTX runs on the emulator on a small ragged
+    With --arch sm_100a: what the cycle model says of the Blackwell ladder, and where each rung's tensor core waits. On a GPU every rung is timed beside cuBLASLt and checked. Without one each rung's PTX runs on the emulator on a small ragged
     shape and is checked for values, races and deadlocks.
     """
     from stridewright.codegen.ladder import rungs
@@ -51,6 +54,15 @@ def ladder(
 
     from .gemm_run import choose
 
+    if arch != "sm_90a":
+        from stridewright.kernels.blackwell_rules import ARCHITECTURES
+
+        from . import modelled_ladder
+
+        if arch not in ARCHITECTURES:
+            raise ValueError(f"--arch {arch}: there are ladders for sm_90a, {', '.join(ARCHITECTURES)}")
+        modelled_ladder.show(*_sizes(m, n, k, modelled_ladder.SIZES), arch, number, as_json)
+        return
     where, reason, _ = choose(on.value, "sm_90a")
     if svg is not None and svg.suffix != ".svg":
         raise ValueError(f"--svg {svg}: the name must end in .svg")
