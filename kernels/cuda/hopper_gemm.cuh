@@ -72,6 +72,7 @@ DEVICE void consume(Epilogue epilogue, Finish &finish, PartialSums partial_sums,
         // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two phases off.
         if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);
         finish.move_to(work.batch, FORM == FORM_GROUPS_M ? work.end : finish.m);
+        finish.prefetch(work.column * TILE_N);
         multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finish, work.first_row() + first_row, work.column * TILE_N);
         const uint32 last = (at.slot + STAGES - 1) % STAGES;
         if (PINGPONG) {

@@ -126,6 +126,21 @@ DEVICE void global_maximum(uint32 *most, uint32 value) {
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(reinterpret_cast<uint64>(most)), "r"(value) : "memory");
 }
 
+// Asks for the 128 bytes around an address in the first-level cache.
+DEVICE void prefetch_line(const void *address) { asm volatile("prefetch.global.L1 [%0];" ::"l"(reinterpret_cast<uint64>(address))); }
+
+// 2^x within 2^-22, and 1 / x within one unit in the last place; results and x below 2^-126 count as 0.
+DEVICE float exp2_approximately(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+DEVICE float reciprocal_approximately(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // The largest of the warp's numbers.
 DEVICE uint32 warp_maximum(uint32 value) {
     uint32 most;
