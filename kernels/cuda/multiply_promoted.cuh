@@ -38,7 +38,9 @@ DEVICE void multiply_tile(float (&sums)[M_BLOCKS][TILE_N / 2], uint64 descriptor
         for (int value = 0; value < TILE_N / 2; ++value) sums[block][value] = 0.0f;
     }
     for (uint32 k_block = 0; k_block < work.count;) {
-        const uint32 slots = min(uint32(PROMOTE_SLOTS), work.count - k_block);
+        // A part of a split K may begin within a block of scales, and its first sum ends with that block.
+        const uint32 before = SPLIT && SCALED ? (work.first + k_block) % PROMOTE_SLOTS : 0;
+        const uint32 slots = min(uint32(PROMOTE_SLOTS) - before, work.count - k_block);
         uint32 previous = 0;
         for (uint32 slot = 0; slot < slots; ++slot) {
             ring.wait_full(at);

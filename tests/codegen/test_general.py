@@ -247,3 +247,23 @@ def test_the_blackwell_family_refuses_what_it_has_no_kernel_for() -> None:
     for change, words in cases:
         problems = GemmConfig(arch="sm_100a").replace(**change).problems()
         assert any(words in problem for problem in problems)
+
+
+@pytest.mark.parametrize(("kind", "parts"), [("split", 3), ("stream", 1)])
+def test_scales_of_blocks_go_with_their_blocks_where_a_part_of_k_begins_within_one(kind: str, parts: int) -> None:
+    """Found on an H200: parts of an odd number of slots of 64 elements, and scales for each 128."""
+    random = np.random.default_rng(5)
+    m, n, k = 100, 40, 704  # 11 slots
+    left, right = (random.integers(0, 256, (rows, k), dtype=np.uint8) & 0xBF for rows in (m, n))
+    scale_a = random.uniform(0.5, 2.0, (m, 6)).astype(np.float32)
+    scale_b = random.uniform(0.5, 2.0, (1, 6)).astype(np.float32)
+    config = GemmConfig(fusion=Fusion(scale_a="block", scale_b="block")).replace(
+        tile_m=128, tile_n=8, tile_k=64, stages=4, split_kind=kind, parts=parts, promote=128, store="direct"
+    )
+    gemm = Gemm(m, n, k, "e4m3", "e4m3", "f32", config=config)
+    run = gemm.emulate(left, right, scale_a=scale_a, scale_b=scale_b, sms=7)
+    scaled_a = widened(left, "e4m3") * np.repeat(scale_a, 128, 1)[:, :k]
+    scaled_b = widened(right, "e4m3") * np.repeat(scale_b, 128, 1)[:, :k]
+    should = expected(scaled_a, scaled_b, "f32")
+    within(run.d, should.d, should.allowed)
+    assert run.races == ()
