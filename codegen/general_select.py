@@ -21,7 +21,13 @@ MOST_STAGES = 12
 
 
 def choose(
-    problem: Problem, fusion: Fusion, promote: int, direct: bool = False, batches: int = 1, sms: int = SMS, load: str = "bursts"
+    problem: Problem,
+    fusion: Fusion,
+    promote: int,
+    direct: bool = False,
+    batches: int = 1,
+    sms: int = SMS,
+    load: str = "bursts",
 ) -> GemmConfig:
     """The first valid configuration of ``candidates``. Raises ConfigError with what is wrong with the last one if none is.
 
@@ -59,6 +65,10 @@ def candidates(
         fusion=fusion,
     ).replace(promote=promote, store="tma" if staged else "direct", tile_k=128 // element)
     grouped = problem.form in ("groups_m", "groups_k")
+    exact = tuned.lookup(problem, sms=sms, load=load) if problem.form == "one" and not promote else None
+    if exact is not None:
+        found = exact.config
+        yield base.replace(tile=found.tile, schedule=found.schedule, cluster=found.cluster, split=found.split)
     if not promote and not grouped:
         # Many matrices of more than a few rows are as much work as one high one.
         rows = m * max(batches, 1) if problem.form == "batch" and m > 64 else m
