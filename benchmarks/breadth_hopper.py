@@ -251,14 +251,16 @@ def ratio(first: Any, second: Any, rounds: int) -> dict[str, Any]:
 def cublas_loop(m: int, n: int, k: int, dtype: str, data: list[Any], most: int) -> tuple[Any, Any]:
     """cuBLASLt's first choice and the fastest of its list, as loops."""
     from stridewright.codegen.cublaslt import CublasLtGemm, heuristics
-    from stridewright.codegen.measure import GraphLoop
+    from stridewright.codegen.measure import GraphLoop, measure_rounds
 
-    loops = []
-    for algorithm in heuristics(m, n, k, dtype, most):
+    loops = {}
+    for at, algorithm in enumerate(heuristics(m, n, k, dtype, most)):
         product = CublasLtGemm(m, n, k, algorithm, dtype)
-        loop = GraphLoop([lambda stream, a=a, b=b, d=d, p=product: p.launch(a, b, d, stream) for a, b, d in data])
-        loops.append((min(loop.replay_us() for _ in range(3)), loop))
-    return loops[0][1], min(loops, key=lambda one: one[0])[1]
+        loops[str(at)] = GraphLoop(
+            [lambda stream, a=a, b=b, d=d, p=product: p.launch(a, b, d, stream) for a, b, d in data]
+        )
+    times = {at: statistics.median(found) for at, found in measure_rounds(loops, 5).items()}
+    return loops["0"], loops[min(times, key=lambda at: times[at])]
 
 
 def relative_error(d: Any, a: Any, b: Any, rows: int = 64) -> float:
@@ -382,8 +384,62 @@ def promotion_lines(args: argparse.Namespace) -> dict[str, Any]:
         found[name] = line
         print(name, json.dumps(line), flush=True)
     found["promotion costs"] = ratio(loops["promote 0"], loops["promote 128"], args.rounds)
+    found["block scales, m-major"] = block_lines(args, (m, n, k), data, scale_a, scale_b, loops["block scales"])
     found["block scales over promotion"] = ratio(loops["promote 128"], loops["block scales"], args.rounds)
     return found
+
+
+def block_lines(
+    args: argparse.Namespace, sizes: tuple[int, int, int], data: list[Any], scale_a: Any, scale_b: Any, by_rows: Any
+) -> dict[str, Any]:
+    """Scales of blocks (1 x 128 of A, 128 x 128 of B) beside cuBLASLt's, which PyTorch calls; it wants A's along M."""
+    import cupy
+
+    from stridewright.codegen.measure import GraphLoop
+    from stridewright.kernels.config import Problem
+    from stridewright.kernels.fusion import Fusion
+
+    m, n, k = sizes
+    down = cupy.ascontiguousarray(scale_a.T).T
+    fusion = Fusion(scale_a="block", scale_b="block")
+    configs = configurations(Problem(m=m, n=n, k=k, a="e4m3", b="e4m3", d="bf16"), fusion, 128)
+    compile_all(configs, args.workers)
+    gemms = [gemm_with(m, n, k, one) for one in configs]
+    ours, loop = best_of(gemms, data, scale_a=down, scale_b=scale_b)
+    line: dict[str, Any] = {
+        "config": ours.config.name,
+        "scales of A by rows, over along M": ratio(loop, by_rows, args.rounds),
+    }
+    try:
+        import torch
+
+        kind = torch.float8_e4m3fn
+        ours_d = data[0][2]
+        ours(data[0][0], data[0][1], out=ours_d, scale_a=down, scale_b=scale_b)
+        cupy.cuda.Device().synchronize()
+        s_a, s_b = torch.as_tensor(down, device="cuda"), torch.as_tensor(scale_b, device="cuda")
+        stream = loop.stream
+
+        def call(a: Any, b: Any) -> Any:
+            left, right = (torch.as_tensor(x, device="cuda").view(kind) for x in (a, b))
+            return torch._scaled_mm(left, right.t(), scale_a=s_a, scale_b=s_b.t(), out_dtype=torch.bfloat16)
+
+        theirs = call(data[0][0], data[0][1]).float()
+        own = torch.as_tensor(ours_d.view("uint16").view("int16"), device="cuda").view(torch.bfloat16).float()
+        line["relative difference"] = float((theirs - own).norm() / own.norm())
+        if line["relative difference"] > 0.01:
+            raise RuntimeError("PyTorch reads the scales in another way")
+
+        def launch(on: Any, a: Any, b: Any) -> None:
+            with torch.cuda.stream(torch.cuda.ExternalStream(on.ptr)):
+                call(a, b)
+
+        peer = GraphLoop([lambda on, a=a, b=b: launch(on, a, b) for a, b, _ in data], stream=stream)
+        line["cuBLASLt through PyTorch"] = ratio(loop, peer, args.rounds)
+    except Exception as error:
+        line["cuBLASLt through PyTorch"] = f"{type(error).__name__}: {str(error)[:300]}"
+    print("block scales", json.dumps(line), flush=True)
+    return line
 
 
 def grouped_lines(args: argparse.Namespace) -> dict[str, Any]:

@@ -37,12 +37,12 @@ ORDERS: tuple[dict[str, Any], ...] = (
 )
 
 
-def candidates(problem: Problem, known: list[GemmConfig]) -> list[GemmConfig]:
-    """The tiles to try: the fastest of an earlier report with their variants in other orders, or those that move least."""
-    if not known:
-        return sustained_points(problem)
-    listed = dict.fromkeys(known[:5])
-    for config in known[:2]:
+def candidates(problem: Problem, known: list[GemmConfig], wide: bool = False) -> list[GemmConfig]:
+    """The tiles to try: the fastest of an earlier report with their variants in other orders, or (``wide``: and) those that move least."""
+    listed = dict.fromkeys(known[:4] if wide else known[:5])
+    if not known or wide:
+        listed.update(dict.fromkeys(sustained_points(problem)))
+    for config in known[: 0 if wide else 2]:
         listed.update(dict.fromkeys(config.replace(**order) for order in ORDERS))
     return [config for config in listed if not config.violations()]
 
@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=120.0, help="seconds for all shapes together")
     parser.add_argument("--only", default="", help="names of shapes, separated by commas")
     parser.add_argument("--known", type=Path, default=None, help="an earlier report whose tiles are taken")
+    parser.add_argument("--wide", action="store_true", help="the tiles of --known and those tried without it")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--table", type=Path, required=True)
     arguments = parser.parse_args()
@@ -113,7 +114,9 @@ def main() -> None:
         flops = 0.0 if entry is None or not entry.us else 2e-6 * shape["m"] * shape["n"] * shape["k"] / entry.us
         wanted = shape["name"] in arguments.only.split(",") if arguments.only else flops > COMPUTE_BOUND
         if wanted and shape["m"] >= 512:
-            shapes.append((shape["name"], problem, entry, candidates(problem, known.get(shape["name"], []))))
+            shapes.append(
+                (shape["name"], problem, entry, candidates(problem, known.get(shape["name"], []), arguments.wide))
+            )
     report: dict[str, Any] = {"device": device_info(), "shapes": []}
     entries: dict[Problem, TableEntry] = {}
     with CompilePool() as pool:
