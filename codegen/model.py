@@ -1,10 +1,15 @@
 """The modelled time of a Hopper configuration for a shape: a roofline of one CTA's turns, fitted to measured runs.
 
 A persistent CTA takes slot after slot of K. A slot lasts as long as the slowest of: the multiplies; the latency of
-memory, divided among the slots in flight; the bytes through the SM's door; all CTAs' requests to L2. Turns cost what
-nothing hides, the whole what a launch costs, and everything moves through DRAM at least once. The constants were fitted
-to thousands of timings on an H200 (``benchmarks/fit_model.py``, ``benchmarks/results/selection_timings.json``), so they absorb
-what the form leaves out: they rank configurations, and are no measurements of the parts they are named after.
+memory and the slot's own way, divided among the slots in flight; the bytes through the SM's door; all CTAs' requests to
+L2, where rows that begin between sectors count more than once; what TMA fills in outside the operands. Turns cost what
+nothing hides, the whole what a launch costs. Everything moves through DRAM at least once, and what several CTAs read
+crosses from one half of L2 to the other.
+
+The constants (``model_table``) were fitted to thousands of timings on an H200 (``benchmarks/fit_model.py``,
+``benchmarks/results/selection_timings.json``), so they absorb what the form leaves out: they rank configurations, and are
+no measurements of the parts they are named after. What families of configurations were off by on average is added, and a
+doubt about those that were hardly measured.
 
 Arrays in, arrays out: a whole space is ranked at once.
 """
@@ -13,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,106 +26,11 @@ import numpy as np
 from stridewright.kernels.config import GemmConfig, Problem
 from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, MAXIMUM_PARTS, MAXIMUM_STAGES, SHARED_LIMIT
 
+from .model_table import Constants, Fitted, family_codes, fitted
 from .select import RESIDENT, SMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-@dataclass(frozen=True)
-class Constants:
-    """The fitted constants. Times in microseconds or clocks, rates in bytes a clock or terabytes a second."""
-
-    clock: float
-    """Clocks a nanosecond."""
-    row: float
-    """Clocks of a wgmma of 64 rows and 16 of K beside its columns."""
-    column: float
-    """Clocks a column of it."""
-    one_consumer: float
-    """Share of the tensor cores' rate that one consumer warpgroup reaches, and three."""
-    three_consumers: float
-    slot: float
-    """Clocks a slot beside its multiplies; with one consumer."""
-    slot_alone: float
-    latency: float
-    """Clocks from the request for a slot to its arrival."""
-    latency_in_clusters: float
-    """How much longer that is, as a share, where a slot waits for the CTAs of a cluster."""
-    door: float
-    """Bytes a clock into an SM's shared memory."""
-    l2: float
-    dram: float
-    turn_pingpong: float
-    """Clocks a turn that nothing hides."""
-    only_turn_pingpong: float
-    """The same where there is only one turn."""
-    turn_cooperative: float
-    fill: float
-    """Clocks before the first multiply and after the last."""
-    launch: float
-    cluster: float
-    cluster_of_four: float
-    """Microseconds that a cluster costs, and one of four CTAs more."""
-    split: float
-    split_bytes: float
-    """Microseconds to hand partial sums over, and for each 10 MB of them."""
-    direct: float
-    """Clocks of a plain store."""
-    power: float
-    """How sharply the slowest of several wins: the exponent of a power mean."""
-    unshared: float
-    """Share of a stream's requests that miss L2, since its CTAs stand at different K."""
-    window: float
-    """Share of what the panels of a window of tiles ask for beyond the operands that reaches DRAM."""
-    idle: float
-    """How much of DRAM's rate is lost with the SMs that take no part: an exponent."""
-    depth_32: float
-    """Logarithms of what slots of 32, clusters of four, one and three consumers, streams, swapped operands and narrow tiles
-    cost beyond the form."""
-    four: float
-    one: float
-    three: float
-    stream: float
-    swapped: float
-    narrow: float
-
-
-CONSTANTS = Constants(
-    clock=1.5318,
-    row=8.0066,
-    column=0.5003,
-    one_consumer=1.0,
-    three_consumers=0.894,
-    slot=160.2552,
-    slot_alone=0.1024,
-    latency=2398.8611,
-    latency_in_clusters=0.0013,
-    door=109.8815,
-    l2=8.2594,
-    dram=4.2477,
-    turn_pingpong=0.5589,
-    only_turn_pingpong=660.7437,
-    turn_cooperative=1961.9418,
-    fill=501.7001,
-    launch=0.6058,
-    cluster=0.5825,
-    cluster_of_four=0.0012,
-    split=3.7751,
-    split_bytes=4.5118,
-    direct=19.7852,
-    power=6.1595,
-    unshared=0.4068,
-    window=1.4972,
-    idle=0.3777,
-    depth_32=0.1124,
-    four=0.0,
-    one=-0.0186,
-    three=-0.0168,
-    stream=0.0047,
-    swapped=-0.0578,
-    narrow=-0.0296,
-)
 
 
 @dataclass(frozen=True)
@@ -167,14 +78,35 @@ def _up(value: Any, step: Any) -> Any:
     return np.ceil(value / step)
 
 
-def modelled_us(x: Features, sms: int = SMS, constants: Constants = CONSTANTS) -> NDArray[Any]:
-    """Modelled microseconds of each configuration."""
-    c = constants
+@dataclass(frozen=True)
+class _Work:
+    """Who computes what: arrays, as in Features."""
+
+    size: Any
+    """CTAs of a cluster."""
+    ctas: Any
+    k_blocks: Any
+    turns: Any
+    slots: Any
+    """Of the CTA with the most."""
+    divided: Any
+    """Whether CTAs share the sum over K."""
+    uneven: Any
+    """Whether those stand at different K."""
+    tile_rows: Any
+    tile_columns: Any
+    """Tiles along either side, in whole clusters."""
+    high: Any
+    wide: Any
+    """Rows and columns of tiles that are computed at once."""
+
+
+def _work(x: Features, sms: int) -> _Work:
     size = x.cluster_m * x.cluster_n
     resident = np.maximum(np.select([size == one for one in RESIDENT], list(RESIDENT.values()), 120) * sms // SMS, size)
     most = resident // size
-    blocks = _up(x.rows, x.tile_m * x.cluster_m) * _up(x.columns, x.tile_n * x.cluster_n)
-    k_blocks = _up(x.k, x.tile_k)
+    block_rows, block_columns = _up(x.rows, x.tile_m * x.cluster_m), _up(x.columns, x.tile_n * x.cluster_n)
+    blocks, k_blocks = block_rows * block_columns, _up(x.k, x.tile_k)
     stream = (x.parts == 0) & (blocks % most != 0)
     shared = np.where(x.parts > 1, blocks, np.where(stream, blocks % most + np.where(blocks > most, most, 0), 0))
     clusters = np.where(
@@ -182,48 +114,108 @@ def modelled_us(x: Features, sms: int = SMS, constants: Constants = CONSTANTS) -
     )
     clusters = np.where(stream, np.minimum(most, shared * k_blocks), clusters)
     ctas = clusters * size
-    split = shared > 0
+    divided = shared > 0
     cut = shared * k_blocks / clusters + (blocks - shared) / clusters * k_blocks
-    turns = np.where(split, np.ceil(cut / k_blocks) + 1, _up(blocks, clusters))
-    slots = np.where(split, cut, turns * k_blocks)
+    turns = np.where(divided, np.ceil(cut / k_blocks) + 1, _up(blocks, clusters))
+    tile_rows, tile_columns = block_rows * x.cluster_m, block_columns * x.cluster_n
+    at_once = np.minimum(ctas, tile_rows * tile_columns)
+    high = np.minimum(np.minimum(x.group * x.cluster_m, tile_rows), at_once)
+    return _Work(
+        size=size,
+        ctas=ctas,
+        k_blocks=k_blocks,
+        turns=turns,
+        slots=np.where(divided, cut, turns * k_blocks),
+        divided=divided,
+        uneven=stream | ((x.parts > 1) & (clusters != blocks * x.parts)),
+        tile_rows=tile_rows,
+        tile_columns=tile_columns,
+        high=high,
+        wide=np.clip(at_once / high, 1, tile_columns),
+    )
 
-    clock = c.clock * 1e3  # clocks a microsecond
-    multiply = (x.tile_m // 64) * (x.tile_k / 16) * (x.tile_n * c.column + c.row)
-    rate = np.where(x.consumers == 1, c.one_consumer, np.where(x.consumers == 3, c.three_consumers, 1.0))
-    multiply = multiply / rate + np.where(x.consumers == 1, c.slot_alone, c.slot)
+
+def _slot_ns(x: Features, work: _Work, c: Constants) -> Any:
+    """Nanoseconds of a slot in the middle of a tile."""
+    p, pair, four = c.power, work.size == 2, work.size > 2
+    wgmma = ((x.tile_n * c.column) ** 4 + c.narrow**4) ** 0.25
+    multiply = (x.tile_m // 64) * (x.tile_k / 16) * wgmma * np.where(x.consumers == 3, c.three_consumers, 1.0)
+    # Of two ping-pong consumers only one has anything to do where there is one turn.
+    alone = (x.consumers == 1) | ((x.pingpong > 0) & (work.turns == 1) & ~work.divided)
+    multiply = multiply + c.alone * alone
     arriving = (x.tile_m + x.tile_n) * x.tile_k * 2
-    requested = (x.tile_m / x.cluster_n + x.tile_n / x.cluster_m) * x.tile_k * 2 * ctas
-    p = c.power
-    latency = c.latency * (1 + c.latency_in_clusters * (size > 1))
-    slot = (
-        multiply**p
-        + (latency / np.maximum(x.stages - 1, 1)) ** p
-        + (arriving / c.door) ** p
-        + (requested * clock / (c.l2 * 1e6)) ** p
-    ) ** (1 / p)
-    pingpong = np.where(turns > 1, c.turn_pingpong, c.only_turn_pingpong)
-    turn = np.where(x.pingpong > 0, pingpong, c.turn_cooperative)
-    turn = turn + x.direct * x.tile_m * x.tile_n / (x.consumers * 128) * c.direct
-    body = (slots * slot + turns * turn) / clock
+    latency = (c.latency * (1 + c.latency_pair * pair) + arriving / c.burst) / np.maximum(x.stages - 1, 1)
+    # A row of 128 bytes that begins inside a sector takes five of them, and two of L2's lines.
+    dearer = 1 + c.misaligned * (x.k * 2 % 32 != 0)
+    requested = (x.tile_m / x.cluster_n + x.tile_n / x.cluster_m) * x.tile_k * 2 * work.ctas
+    rows_outside = (work.tile_rows * x.tile_m - x.rows) * work.tile_columns / x.cluster_n
+    columns_outside = (work.tile_columns * x.tile_n - x.columns) * work.tile_rows / x.cluster_m
+    share = np.minimum(1, work.ctas / (work.tile_rows * work.tile_columns))
+    outside = (rows_outside + columns_outside) * x.tile_k / 64 * share
+    l2 = requested * dearer / (c.l2 * 1e3) + outside / c.outside
+    handshake = c.handshake_pair * pair + c.handshake_four * four
+    return (multiply**p + latency**p + (arriving * dearer / c.door) ** p + l2**p + handshake**p) ** (1 / p)
+
+
+def _readers(panels: Any, most: float) -> Any:
+    """How many of so many readers of a panel make it cross on their own."""
+    return most * (1 - (1 - 1 / most) ** panels)
+
+
+def physical_us(x: Features, sms: int, c: Constants) -> NDArray[Any]:
+    """Microseconds of each configuration by the form alone."""
+    work = _work(x, sms)
+    p, slot = c.power, _slot_ns(x, work, c)
+    stores = x.tile_m * x.tile_n / (np.where(x.pingpong > 0, 1, x.consumers) * 128)
+    store = np.where(x.columns % 2 == 1, c.direct_odd, c.direct)
+    end = stores * np.where(x.direct > 0, store * (x.swapped == 0), c.staged)
+    # While one ping-pong consumer stores, the other multiplies: only the last store is seen, or where multiplies are
+    # short, each consumer's own.
+    tile = work.k_blocks * slot
+    hidden = (tile >= end) | (work.turns == 1)
+    alternating = np.where(hidden, work.turns * tile + end, tile + np.ceil(work.turns / 2) * (tile + end))
+    body = np.where(x.pingpong > 0, alternating, work.slots * slot + work.turns * end) / 1e3
 
     once = 2.0 * (x.rows * x.k + x.columns * x.k + x.rows * x.columns)
-    tile_rows, tile_columns = _up(x.rows, x.tile_m), _up(x.columns, x.tile_n)
-    high = np.minimum(x.group * x.cluster_m, tile_rows)
-    wide = np.minimum(tile_columns, np.maximum(1, ctas / high))
-    window = tile_rows * tile_columns / ctas * (high * x.tile_m + wide * x.tile_n) * x.k * 2 + 2.0 * x.rows * x.columns
-    moved = once + stream * c.unshared * np.maximum(requested * slots - once, 0)
-    moved = np.where((once > 60e6) & ~stream, once + c.window * np.maximum(window - once, 0), moved)
-    dram = moved / (c.dram * 1e6) * np.maximum(1, sms / ctas) ** c.idle
+    windows = work.tile_rows * work.tile_columns / work.ctas
+    window = windows * (work.high * x.tile_m + work.wide * x.tile_n) * x.k * 2 + 2.0 * x.rows * x.columns
+    requested = (x.tile_m / x.cluster_n + x.tile_n / x.cluster_m) * x.tile_k * 2 * work.ctas
+    moved = once + work.uneven * c.unshared * np.maximum(requested * work.slots - once, 0)
+    moved = np.where((once > _L2_KEEPS) & ~work.uneven, once + c.window * np.maximum(window - once, 0), moved)
+    # An SM of a pair that has its door for itself is done before one that has not.
+    uneven_pairs = (work.turns == 1) & (work.size == 1) & (work.ctas > sms / 2)
+    dram = moved / (c.dram * 1e6) * (1 + c.uneven_pairs * uneven_pairs * (sms / work.ctas - 1))
+    dram = dram * np.where(work.size > 1, np.maximum(1, sms / work.ctas) ** c.idle_clusters, 1)
 
-    total = c.launch + c.fill / clock + (body**p + dram**p) ** (1 / p)
-    total = total + c.cluster * (size > 1) + c.cluster_of_four * (size > 2)
-    partial = ctas * x.tile_m * x.tile_n * 4 / 1e7 * np.where(x.atomic > 0, 0.7, 1.0)
-    total = total + split * (c.split + c.split_bytes * partial)
-    beyond = c.depth_32 * (x.tile_k == 32) + c.four * (size == 4) + c.one * (x.consumers == 1)
-    beyond = beyond + c.three * (x.consumers == 3) + c.stream * stream + c.swapped * (x.swapped > 0)
-    beyond = beyond + c.narrow * ((x.tile_n < 64) & (x.swapped == 0))
-    result: NDArray[Any] = total * np.exp(beyond)
-    return result
+    groups = work.ctas / (work.high * work.wide) * windows
+    panels_a = groups * work.high * x.tile_m * 2 * x.k * _readers(work.wide / x.cluster_n, c.crossers)
+    panels_b = groups * work.wide * x.tile_n * 2 * x.k * _readers(work.high / x.cluster_m, c.crossers)
+    crossing = 0.5 * (panels_a + panels_b) / (c.crossing * 1e6)  # half of what is read lies in the other half
+
+    total = c.launch + (body**p + dram**p + crossing**p) ** (1 / p) + c.cluster * (work.size > 1)
+    partial = work.ctas * x.tile_m * x.tile_n * 4 / 1e7 * np.where(x.atomic > 0, 0.7, 1.0)
+    total = total + work.divided * (c.split + c.split_bytes * partial)
+    beyond = c.depth_32 * (x.tile_k == 32) + c.swapped * (x.swapped > 0)
+    beyond = beyond + c.pingpong * (x.pingpong > 0) + c.high * (x.tile_m == 256)
+    found: NDArray[Any] = total * np.exp(beyond)
+    return found
+
+
+_L2_KEEPS = 60e6
+"""Bytes of operands up to which L2 keeps what one turn leaves to the next: about its size."""
+
+
+def families(x: Features) -> NDArray[np.int64]:
+    """The family of each configuration, as a code."""
+    how = (x.swapped, x.pingpong, x.consumers, x.tile_m, x.tile_k, x.cluster_m, x.cluster_n)
+    return family_codes(*how, x.parts != 1)
+
+
+def modelled_us(x: Features, sms: int = SMS, fit: Fitted | None = None) -> NDArray[Any]:
+    """Modelled microseconds of each configuration, with what its family was off by and the doubt about it."""
+    fit = fitted() if fit is None else fit
+    found: NDArray[Any] = physical_us(x, sms, fit.constants) * np.exp(fit.of_families(families(x)))
+    return found
 
 
 _SCHEDULES = (
@@ -235,9 +227,27 @@ _SCHEDULES = (
 """Kinds of schedule, their consumers, and the tile heights that were ever of use with them."""
 
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
-_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 33, 44, 60, 64, 66, 120, 128)
+_PARTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 33, 44, 60, 64, 66, 120, 128)
 _MOST_ACCUMULATORS = 208
+_SWAPPED_ROWS = 1024
+"""Rows of A up to which swapped operands are thought of; beyond, what differs is who stands in which rows."""
 _STAGING_BUFFERS = 2
+
+
+@lru_cache(maxsize=1)
+def _choices() -> NDArray[np.float64]:
+    """Swap, ping-pong, consumers, tile height, depth of a slot and cluster: a row for each combination."""
+    return np.asarray(
+        [
+            (swap, kind == "pingpong", consumers, tile_m, tile_k, cluster_m, cluster_n)
+            for swap in (False, True)
+            for kind, consumers, heights in _SCHEDULES
+            for tile_m in heights
+            for tile_k in ((64, 128, 256) if tile_m == 64 else (64, 128))
+            for cluster_m, cluster_n in _CLUSTERS
+        ],
+        dtype=np.float64,
+    )
 
 
 def space(problem: Problem, sms: int = SMS) -> Features:
@@ -248,45 +258,56 @@ def space(problem: Problem, sms: int = SMS) -> Features:
     if m is None or n is None or k is None:
         raise ValueError("a choice needs the sizes m, n and k")
     direct = n * 2 % 16 != 0
-    choices = [
-        (swap, kind == "pingpong", consumers, tile_m, tile_k, cluster_m, cluster_n)
-        for swap in ((False, True) if m <= 512 else (False,))
-        for kind, consumers, heights in _SCHEDULES
-        for tile_m in heights
-        for tile_k in ((64, 128, 256) if swap and m <= 64 else (64, 128))
-        for cluster_m, cluster_n in _CLUSTERS
-    ]
+    table = _choices()
     widths = np.arange(8, min(256, -(-max(m, n) // 8) * 8) + 1, 8)
-    parts = np.array([one for one in _PARTS if one <= MAXIMUM_PARTS])
-    table = np.asarray(choices, dtype=np.float64)
-    which, width, part = (axis.ravel() for axis in np.meshgrid(np.arange(len(table)), widths, parts, indexing="ij"))
-    swap, pingpong, consumers, tile_m, tile_k, cluster_m, cluster_n = table[which].T
+    swap, pingpong, consumers, tile_m, tile_k, cluster_m, cluster_n = np.repeat(table, len(widths), axis=0).T
+    width = np.tile(widths, len(table)).astype(np.float64)
     rows, columns = np.where(swap > 0, n, m), np.where(swap > 0, m, n)
-    size = cluster_m * cluster_n
-    resident = np.select([size == one for one in RESIDENT], list(RESIDENT.values()), 120) * sms // SMS // size
-    blocks = _up(rows, tile_m * cluster_m) * _up(columns, width * cluster_n)
     sharers = np.where(pingpong > 0, 1, consumers)
     useful = (width < columns + 8) & (tile_m < rows + 64) & (tile_m * width <= _MOST_ACCUMULATORS * 128 * sharers)
     useful &= (cluster_m <= _up(rows, tile_m)) & (cluster_n <= _up(columns, width)) & (width % (8 * cluster_m) == 0)
-    # K is split where that fills SMs which would be idle.
-    useful &= (part == 1) | (
-        (pingpong == 0) & (consumers < 3) & (blocks * part <= resident) & (part * 2 <= _up(k, tile_k))
+    useful &= (tile_k <= 128) | (width <= 64)
+    useful &= (swap == 0) | (m <= _SWAPPED_ROWS) | direct
+    names = (
+        "rows",
+        "columns",
+        "tile_m",
+        "tile_n",
+        "tile_k",
+        "consumers",
+        "pingpong",
+        "cluster_m",
+        "cluster_n",
+        "swapped",
     )
-    panel = np.where(swap > 0, width, 64)
-    staging = np.zeros_like(width) if direct else consumers * _STAGING_BUFFERS * panel * 128
+    columns_of = (rows, columns, tile_m, width, tile_k, consumers, pingpong, cluster_m, cluster_n, swap)
+    given = {name: column[useful] for name, column in zip(names, columns_of, strict=True)}
+    given["parts"] = np.ones(int(useful.sum()))
+
+    # K is split where that fills SMs which would be idle.
+    size = given["cluster_m"] * given["cluster_n"]
+    resident = np.select([size == one for one in RESIDENT], list(RESIDENT.values()), 120) * sms // SMS // size
+    blocks = _up(given["rows"], given["tile_m"] * given["cluster_m"])
+    blocks *= _up(given["columns"], given["tile_n"] * given["cluster_n"])
+    k_blocks = _up(k, given["tile_k"])
+    divisible = np.flatnonzero((given["pingpong"] == 0) & (given["consumers"] < 3) & (2 * blocks <= resident))
+    parts = np.array([one for one in _PARTS if one <= MAXIMUM_PARTS], dtype=np.float64)
+    which, part = (axis.ravel() for axis in np.meshgrid(divisible, parts, indexing="ij"))
+    worth = (blocks[which] * part <= resident[which]) & (part * 2 <= k_blocks[which])
+    picked = np.concatenate([np.arange(len(blocks)), which[worth]])
+    given = {name: column[picked] for name, column in given.items()}
+    given["parts"][len(blocks) :] = part[worth]
+
+    turns = np.where(given["parts"] > 1, 1 / given["parts"], _up(blocks, np.maximum(resident, 1))[picked])
+    panel = np.where(given["swapped"] > 0, given["tile_n"], 64)
+    staging = 0 if direct else given["consumers"] * _STAGING_BUFFERS * panel * 128
     free = SHARED_LIMIT - ALIGNMENT_SLACK - 16 * MAXIMUM_STAGES - 1024 - staging
-    turns = np.where(part > 1, 1 / part, _up(blocks, np.maximum(resident, 1)))
-    fit = np.minimum(free // ((tile_m + width) * tile_k * 2), MAXIMUM_STAGES)
-    stages = np.minimum(fit, np.maximum(2, np.ceil(turns * _up(k, tile_k))))
-    useful &= stages >= 2
+    fit = np.minimum(free // ((given["tile_m"] + given["tile_n"]) * given["tile_k"] * 2), MAXIMUM_STAGES)
+    given["stages"] = np.minimum(fit, np.maximum(2, np.ceil(turns * k_blocks[picked])))
+    fits = given["stages"] >= 2
     fixed = {"k": k, "atomic": 0, "direct": direct, "group": 8}
-    given = {
-        "rows": rows, "columns": columns, "tile_m": tile_m, "tile_n": width, "tile_k": tile_k, "stages": stages,
-        "consumers": consumers, "pingpong": pingpong, "cluster_m": cluster_m, "cluster_n": cluster_n, "swapped": swap,
-        "parts": part,
-    }  # fmt: skip
-    kept = {name: np.asarray(value, dtype=np.float64)[useful] for name, value in given.items()}
-    count = int(useful.sum())
+    count = int(fits.sum())
+    kept = {name: column[fits] for name, column in given.items()}
     return Features(**kept, **{name: np.full(count, float(value)) for name, value in fixed.items()})
 
 
