@@ -45,12 +45,13 @@ _opening: dict[tuple[int, int, int, str], threading.Lock] = {}
 _changing = threading.RLock()
 
 
-def _nothing_kept(a: Any, b: Any, out: Any, stream: Any) -> Any:
+def _nothing_kept(a: Any, b: Any, out: Any, stream: Any, others: Any = None) -> Any:
     """In place of a table's ``launch`` before there is one."""
     return None
 
 
-_launch: Callable[[Any, Any, Any, Any], Any] = _nothing_kept
+_launch: Callable[..., Any] = _nothing_kept
+_launch_with: Callable[..., Any] = _nothing_kept
 _table: Table | None = None
 """The launches of all shapes."""
 
@@ -61,38 +62,41 @@ def gemm(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_90
     The Gemm for a shape is made once and kept, and so are its launches. ``options`` are those of :func:`.general_call.multiply`:
     c, bias, activation and more. Raises OperandError, naming both shapes, if the arrays do not go together.
     """
-    if not options and arch == "sm_90a" and _launch(a, b, out, stream) is not None:
-        return out
-    if options:
-        from .general_call import multiply as fused
-
-        return fused(a, b, out, stream, arch=arch, **options)
-    shape_a: Any = getattr(a, "shape", ())
-    shape_b: Any = getattr(b, "shape", ())
-    if len(shape_a) != 2 or len(shape_b) != 2 or shape_a[1] != shape_b[1]:
-        raise _wrong_shapes(shape_a, shape_b)
     if arch != "sm_90a":
-        # Blackwell's kernels take several formats and majors, which the calls kept here do not tell apart.
         from .blackwell_gemm import multiply
 
+        if options:
+            from .general_call import multiply as fused
+
+            return fused(a, b, out, stream, arch=arch, **options)
         return multiply(a, b, out, stream, arch)
+    if not options:
+        if _launch(a, b, out, stream) is not None:
+            return out
+    elif _launch_with(a, b, out, stream, options) is not None:
+        return out
+    shape_a: Any = getattr(a, "shape", ())
+    shape_b: Any = getattr(b, "shape", ())
+    if (
+        options
+        or len(shape_a) == 3
+        or len(shape_b) == 3
+        or not (_is_bf16(a) and _is_bf16(b) and (out is None or _is_bf16(out)))
+    ):
+        from .general_call import multiply as general
+
+        return general(a, b, out, stream, asked=options or None, table=_kept, **options)
+    if len(shape_a) != 2 or len(shape_b) != 2 or shape_a[1] != shape_b[1]:
+        raise _wrong_shapes(shape_a, shape_b)
     key = (shape_a[0], shape_b[0], shape_a[1], arch)
-    try:
-        calls = _calls.get(key)
-        if calls is None:
-            return _first(key, a, b, out, stream)
-        from .launch_arrays import on_device_of
+    calls = _calls.get(key)
+    if calls is None:
+        return _first(key, a, b, out, stream)
+    from .launch_arrays import on_device_of
 
-        with on_device_of(a):
-            result = calls(a, b, out, stream)
-        return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
-    except ValueError:
-        # Only an array of another format has another way.
-        if _is_bf16(a) and _is_bf16(b):
-            raise
-    from .general_call import multiply as general
-
-    return general(a, b, out, stream)
+    with on_device_of(a):
+        result = calls(a, b, out, stream)
+    return _whole(*key)(a, b, out=out, stream=stream) if result is None else result
 
 
 def _is_bf16(array: Any) -> bool:
@@ -101,19 +105,19 @@ def _is_bf16(array: Any) -> bool:
 
 def forget() -> None:
     """Makes the next call of every shape choose its configuration anew, as after tuning."""
-    global _table, _launch
+    global _table, _launch, _launch_with
     with _changing:
-        _table, _launch = None, _nothing_kept
+        _table, _launch, _launch_with = None, _nothing_kept, _nothing_kept
         _calls.clear()
         _whole.cache_clear()
 
 
 def _kept() -> Table:
-    global _table, _launch
+    global _table, _launch, _launch_with
     with _changing:
         if _table is None:
             _table = Table()
-            _launch = _table.launch
+            _launch, _launch_with = _table.launch, _table.launch_with
         return _table
 
 
@@ -133,6 +137,13 @@ def _whole(m: int, n: int, k: int, arch: str) -> Gemm:
     return Gemm(m, n, k, arch=arch)
 
 
+def _goes_further(made: Gemm) -> bool:
+    """Whether it is more than a plain product: of no elements, or of rows that need a copy."""
+    from .general import GeneralGemm
+
+    return isinstance(made, GeneralGemm)
+
+
 def _first(key: tuple[int, int, int, str], a: Any, b: Any, out: Any, stream: Any) -> Any:
     """A shape's first call in this process: from its record, or the whole way, which leaves one."""
     from .launch_arrays import on_device_of
@@ -143,6 +154,10 @@ def _first(key: tuple[int, int, int, str], a: Any, b: Any, out: Any, stream: Any
             recorded = _from_record(key)
             made = _whole(*key) if recorded is None else None
             if made is not None:
+                if _goes_further(made):
+                    from .general_call import multiply as general
+
+                    return general(a, b, out, stream, table=_kept)
                 made._require_gpu()
             calls = Calls(made or recorded, _kept())
             result = calls(a, b, out, stream)

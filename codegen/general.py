@@ -45,6 +45,9 @@ class GeneralGemm(Gemm):
     ('GeneralGemm', [])
     """
 
+    _launch_with: Callable[..., Any] = staticmethod(lambda a, b, out, stream, others: None)
+    """Launches what is kept for these arrays and others, and returns ``out``, or does nothing and returns None."""
+
     def __init__(
         self,
         m: int,
@@ -313,17 +316,12 @@ class GeneralGemm(Gemm):
         stream: Any = None, **others: Any,
     ) -> Any:  # fmt: skip
         """The result on the current GPU, in the caller's kind of array or in ``out``; see :class:`Gemm` for the arguments."""
-        if out is None:
-            self._require_gpu()
-        from .launch import cupy_stream
-
         given = {"c": c, "bias": bias, "alpha": alpha, "beta": beta, **others}
-        if stream is None:
-            return self.bind(a, b, out, **given)(None)
-        # Copies and workspaces are freed when this returns: memory of this stream, which its later work may have.
-        chosen = cupy_stream(stream)
-        with chosen:
-            return self.bind(a, b, out, **given)(chosen)
+        if self._launch_with(a, b, out, stream, given) is not None:
+            return out
+        from .calls import call_with
+
+        return call_with(self, a, b, out, stream, given)
 
     def bind(  # type: ignore[override]
         self, a: Any, b: Any, out: Any = None, dependent: bool = False, workspace: Any = None, **others: Any
@@ -430,7 +428,7 @@ class GeneralGemm(Gemm):
 
 
 _BYTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
-_CACHED = ("source", "build", "kernel", "workspace_bytes", "_calls")
+_CACHED = ("source", "build", "kernel", "_calls", "_launch_with", "_building")
 _OTHERS = ("c", "bias", "alpha", "beta", "aux", "amax", "scale_a", "scale_b", "scale_d", "offsets")
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .bind import OperandError
 
 if TYPE_CHECKING:
+    from .calls import Table
     from .gemm import Gemm
 
 _FORMATS = {
@@ -33,6 +35,8 @@ def multiply(
     a_format: str | None = None,
     b_format: str | None = None,
     tf32: bool = False,
+    asked: dict[str, Any] | None = None,
+    table: Callable[[], Table] | None = None,
     **options: Any,
 ) -> Any:
     """The product of arrays of any format, in the order ``act(alpha * acc + beta * c + bias) * scale_d``.
@@ -40,7 +44,8 @@ def multiply(
     ``d``: the result's format (bf16, f16, f32, e4m3, e5m2, s8, s32); by default that of ``out``, or a's (f32 of tf32, bf16 of
     8-bit floats, s32 of s8). ``a_format``, ``b_format``: what bytes (uint8) mean. ``tf32``: float32 operands are rounded to 10
     fraction bits, which must be allowed. Three dimensions are a batch. ``options`` are those of :class:`Gemm` (activation,
-    gated, expression, promote, groups, group_by, relayout) and of its call (c, bias, alpha, beta, aux, amax, scales, offsets).
+    gated, expression, promote, groups, group_by, relayout) and of its call (c, bias, alpha, beta, aux, amax, scales, offsets,
+    workspace). The launch is kept in ``table``, too, as one of a call that asked for ``asked``.
     Raises OperandError, ConfigError and LaunchError.
     """
     shapes = [tuple(int(size) for size in getattr(array, "shape", ())) for array in (a, b)]
@@ -54,7 +59,14 @@ def multiply(
     if "groups" not in own and 3 in map(len, shapes):
         own["batch"] = next(shape[0] for shape in shapes if len(shape) == 3)
     made = _made(shapes[0][-2], shapes[1][-2], shapes[0][-1], *formats, wanted, arch, tuple(sorted(own.items())))
-    return made(a, b, out=out, stream=stream, **options)
+    from .general import GeneralGemm
+
+    if arch != "sm_90a" or not (options or isinstance(made, GeneralGemm)):
+        return made(a, b, out=out, stream=stream, **options)
+    from .calls import call_with
+
+    general = made if isinstance(made, GeneralGemm) else made.general
+    return call_with(general, a, b, out, stream, options, asked, table)
 
 
 @functools.lru_cache(maxsize=256)

@@ -24,6 +24,7 @@ from .launch import (
     several_devices,
     stream_address,
 )
+from .workspace import pin_if_captured
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID, cuda.h
 
@@ -179,6 +180,8 @@ class _AfterOthers:
         self.device: int = self._calls.device
 
     def __getitem__(self, stream: int) -> tuple[Any, ...]:
+        if any(array is not None for array in self._launches.kept):
+            pin_if_captured(self._launches, stream)
         for launch in self._first:
             launch(stream)
         call: tuple[Any, ...] = self._calls[stream]

@@ -91,7 +91,9 @@ def zeros(shape: Sequence[int], dtype: str, like: Tensor) -> Tensor:
     if made.on_host:
         made.raw[...] = 0
     else:
-        made.array.data.memset(0, made.array.nbytes)
+        from .workspace import fill_with_zeros
+
+        fill_with_zeros(int(made.array.data.ptr), int(made.array.nbytes))
     return made
 
 

@@ -78,13 +78,21 @@ def new(needed: Sizes) -> Memory:
     from .launch import import_cupy
 
     cupy = import_cupy()
-    stream = _filling_stream(int(cupy.cuda.runtime.getDevice()))
-    with stream:
+    with _filling_stream(int(cupy.cuda.runtime.getDevice())):
         held = cupy.empty(needed.bytes, dtype=np.uint8)
-    memory = Memory(needed, held, int(held.data.ptr))
-    memory(int(stream.ptr))
+    address = int(held.data.ptr)
+    fill_with_zeros(address, needed.bytes)
+    return Memory(needed, held, address)
+
+
+def fill_with_zeros(address: int, size: int) -> None:
+    """Makes memory of the current device zeros, ready for every stream when this returns."""
+    from .launch import import_cupy
+
+    cupy = import_cupy()
+    stream = _filling_stream(int(cupy.cuda.runtime.getDevice()))
+    cupy.cuda.runtime.memsetAsync(address, 0, size, stream.ptr)
     stream.synchronize()
-    return memory
 
 
 @functools.lru_cache(maxsize=64)
@@ -93,6 +101,21 @@ def _filling_stream(device: int) -> Any:
     from .launch import import_cupy
 
     return import_cupy().cuda.Stream(non_blocking=True)
+
+
+_PINNED: list[Any] = []
+
+
+def pin_if_captured(launch: Any, stream: Any = None) -> None:
+    """Keeps a launch, and with it the memory of its own, for as long as the process runs, if its stream (None: CuPy's current
+    one) is captured into a graph: the graph will use the memory, and nobody says when it is gone.
+    """
+    from .launch import cupy_stream, import_cupy, stream_address
+
+    address = int(cupy_stream().ptr) if stream is None else stream_address(stream)
+    # The streams 0 to 2 are the default ones, which cannot be captured.
+    if address > 2 and import_cupy().cuda.runtime.streamIsCapturing(address) and launch not in _PINNED:
+        _PINNED.append(launch)
 
 
 def given(array: Any, needed: Sizes) -> Memory:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from stridewright.codegen import calls, launch, launch_arrays, launch_packed
+from stridewright.codegen import bind, calls, launch, launch_arrays, launch_packed, workspace
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -38,11 +36,17 @@ class Array:
         self.dtype = np.dtype(dtype)
         self.itemsize = self.dtype.itemsize
         self.shape = shape
-        strides = [self.itemsize]
-        for size in shape[:0:-1]:
-            strides.insert(0, strides[0] * size)
-        self.strides = tuple(strides[: len(shape)])
         self.flags = SimpleNamespace(c_contiguous=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        steps = [int(np.prod(shape[place + 1 :])) for place in range(len(shape))]
+        self.strides = tuple(step * self.itemsize for step in steps)
 
     @property
     def _c_contiguous(self) -> bool:
@@ -121,8 +125,28 @@ class Machine:
         self.events: list[Any] = []
         self.allocated: list[int] = []
         self.status = 0
-        runtime = SimpleNamespace(getDevice=lambda: self.device, memsetAsync=self._memset)
+        self.capturing: set[int] = set()
+        """Streams that are captured into a graph."""
+        runtime = SimpleNamespace(
+            getDevice=lambda: self.device,
+            memsetAsync=self._memset,
+            streamIsCapturing=lambda stream: stream in self.capturing,
+        )
         machine = self
+
+        class Device:
+            def __init__(self, number: int) -> None:
+                self.number, self.attributes = number, {"MultiProcessorCount": 132}
+
+            def __enter__(self) -> Device:
+                self.before, machine.device = machine.device, self.number
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                machine.device = self.before
+
+            def synchronize(self) -> None:
+                machine.events.append(("synchronize device", self.number))
 
         class Event:
             def __init__(self, **options: Any) -> None:
@@ -162,7 +186,7 @@ class Machine:
             cuda=SimpleNamespace(
                 runtime=runtime,
                 get_current_stream=self._current_stream,
-                Device=self._on,
+                Device=Device,
                 Event=Event,
                 Stream=Stream,
             ),
@@ -171,14 +195,6 @@ class Machine:
     def _current_stream(self, device: int = -1) -> Any:
         return self.cupy.cuda.Stream(ptr=self.streams[self.device if device < 0 else device])
 
-    @contextlib.contextmanager
-    def _on(self, device: int) -> Iterator[Any]:
-        before, self.device = self.device, device
-        try:
-            yield SimpleNamespace(attributes={"MultiProcessorCount": 132})
-        finally:
-            self.device = before
-
     def _empty(self, shape: Any, dtype: Any) -> Array:
         whole = (shape,) if isinstance(shape, int) else tuple(shape)
         made = Array(80000 + 4096 * len(self.allocated), whole, dtype, self.device)
@@ -186,7 +202,12 @@ class Machine:
         return made
 
     def _imported(self, tensor: Any) -> Array:
-        kind = {"torch.bfloat16": BF16, "torch.float16": np.float16, "torch.float32": np.float32}[tensor.dtype]
+        kind = {
+            "torch.uint8": np.uint8,
+            "torch.bfloat16": BF16,
+            "torch.float16": np.float16,
+            "torch.float32": np.float32,
+        }[tensor.dtype]
         made = Array(tensor.data_ptr(), tuple(tensor.shape), kind, tensor.get_device())
         steps = tuple(step * made.itemsize for step in tensor.stride())
         return made if steps == made.strides else made.lying(steps)
@@ -216,6 +237,9 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(calls, "torch_stream", lambda: made.torch_streams.__getitem__)
     monkeypatch.setattr(launch_arrays, "torch_stream", lambda: made.torch_streams.__getitem__)
     monkeypatch.setattr(calls, "_LIBRARIES", {})
+    monkeypatch.setattr(launch, "gpu_available", lambda arch=None: (True, ""))
+    for cached in (workspace._filling_stream, workspace._order_table, bind._multiprocessors_of, bind._encoded):
+        cached.cache_clear()
     return made
 
 

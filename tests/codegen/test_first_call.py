@@ -82,6 +82,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[
         return 0
 
     class Packed:
+        kept = None
+
         def __init__(
             self, kernel: Any, grid: Any, block: Any, args: Any, dependent: bool = False, by_stream: Any = None
         ) -> None:

@@ -156,7 +156,11 @@ def test_foreign_device_array_comes_by_dlpack_and_goes_back(cupy: ModuleType, mo
         (np.ones(3, np.float32), LaunchError, r"shape \(3,\); a matrix"),
         (np.ones((2, 3, 4), np.float32), LaunchError, "two dimensions"),
         (np.ones((2, 3), np.complex64), TypeError, "complex64"),
-        (FakeArray(np.ones((2, 3), np.float32), device=1), LaunchError, "lies on device 1, and the launch is on device 0"),
+        (
+            FakeArray(np.ones((2, 3), np.float32), device=1),
+            LaunchError,
+            "lies on device 1, and the launch is on device 0",
+        ),
     ],
 )
 def test_wrong_arrays_are_refused_by_name(cupy: ModuleType, array: Any, error: type[Exception], said: str) -> None:
