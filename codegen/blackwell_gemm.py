@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .blackwell_general import BlackwellGeneralGemm
     from .blackwell_launch import BoundBlackwellGemm
     from .emulator import Progress
+    from .general_bind import GeneralBound
     from .launch import LoadedKernel
 
 _NUMPY_NAMES = {"bf16": "bfloat16", "f16": "float16"}
@@ -131,13 +132,15 @@ class BlackwellGemm(BlackwellKernel):
         return select(problem, arch)
 
     def bind(
-        self, a: Any, b: Any, out: Any = None, dependent: bool | None = None, workspace: Any = None
-    ) -> BoundBlackwellGemm:
+        self, a: Any, b: Any, out: Any = None, dependent: bool | None = None, workspace: Any = None, **others: Any
+    ) -> BoundBlackwellGemm | GeneralBound:
         """The launch for these arrays, prepared; see :meth:`Gemm.bind`. Plain launches unless ``dependent`` says otherwise:
         what dependent ones gain here nobody has measured.
         """
         from .blackwell_launch import bind_blackwell
 
+        if others:
+            return self.general.bind(a, b, out, bool(dependent), workspace, **others)
         return bind_blackwell(self, a, b, out, bool(dependent))
 
     def __call__(
@@ -315,7 +318,8 @@ def multiply(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "s
 
     (m, k), (n, _) = (tuple(int(size) for size in array.shape) for array in (a, b))
     formats = _format(a, "a", None, False), _format(b, "b", None, False)
-    wanted = _RESULTS[formats[0]] if out is None else _result_of(out)
+    # 8-bit operands beside 16-bit ones become theirs.
+    wanted = _RESULTS[formats[1 if formats[1] in ("bf16", "f16") else 0]] if out is None else _result_of(out)
     return _gemm_for(m, n, k, arch, *formats, wanted, *kinds_of(a, b))(a, b, out=out, stream=stream)
 
 

@@ -13,6 +13,7 @@ from stridewright.kernels.blackwell_scales import scaled_types
 from stridewright.kernels.blackwell_types import (
     RATE,
     contiguous_unit,
+    converts,
     kind_of,
     operand_formats,
     padded,
@@ -51,9 +52,12 @@ def candidates(
     base = GemmConfig(arch=arch, problem=problem, fusion=fusion or Fusion()).replace(
         store="direct" if direct else "tma", accumulators=2, tile_k=slot_depth(problem, k)
     )
+    converted = converts(problem)
+    if converted:
+        base = base.replace(a_in="registers")
     unit_b = contiguous_unit(operand_formats(problem)[1])
     for pair, tile_m in ((False, 64), (False, 128), (True, 128), (True, 256)):
-        if tile_m > 64 and m <= tile_m // 2:
+        if tile_m > 64 and m <= tile_m // 2 and not converted:
             continue
         for tile_n in range(16, 257, 16):
             # MN-major operands want whole spans of the widest swizzle.
@@ -131,5 +135,6 @@ def select(
     )
     if best is None:
         probe = GemmConfig(arch=arch, problem=problem, fusion=fusion or Fusion())
+        probe = probe.replace(a_in="registers" if converts(problem) else "shared")
         return probe.replace(store="direct", stages=1, tile_n=128, tile_k=slot_depth(problem, 128)).require_valid()
     return best

@@ -19,7 +19,9 @@ from stridewright.kernels.blackwell import Derivation, Fragment, derive
 from stridewright.kernels.blackwell_ladder import Rung
 from stridewright.kernels.blackwell_rules import cluster_ctas
 from stridewright.kernels.blackwell_scales import multiply_words, scaled_types
+from stridewright.kernels.blackwell_types import converts
 from stridewright.kernels.config import GemmConfig
+from stridewright.layout.hardware.dtypes import data_type
 
 from .source import _INCLUDE, _activated, _comment, _step_source
 
@@ -55,6 +57,10 @@ def generate(config: GemmConfig, rung: Rung | None = None) -> str:
     if not config.cluster.pair:
         blocks.append(f'#define MULTIPLY_FORM "{".ws" if config.schedule.stationary else ""}"')
     blocks += _blocks(load_wrapper(derivation.fragment))
+    if derivation.left is not None and config.pipeline.a_in == "registers":
+        blocks += _blocks(store_wrapper(derivation.left.stored))
+        if converts(config.problem) and data_type(config.problem.a).floating:
+            blocks.append(f'#define A_TYPE "{config.problem.a}x2"')
     if config.fusion.uses_terms:
         # What is applied is called by what finishes a sum, and needs nothing but the instructions.
         blocks += _blocks(_activated(config.fusion, {"ptx.cuh", "types.cuh"}))
@@ -129,9 +135,20 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
         "cluster_alone.cuh" if config.cluster.m * config.cluster.n == 1 else "cluster_multicast.cuh",
         f"tiles_{config.schedule.launch}.cuh",
         f"epilogue_{config.epilogue.store}.cuh",
+        *_left_parts(config),
         *([f"scaled_{group}", "scales.cuh"] if scaled else ["scales_none.cuh"]),
         f"kernel_{'scaled_' if scaled else ''}{'terms' if terms else 'plain'}.cuh",
     ]
+
+
+def _left_parts(config: GemmConfig) -> list[str]:
+    """Where the multiply reads A, and what A becomes on its way."""
+    a_in, a = config.pipeline.a_in, config.problem.a
+    if a_in != "registers":
+        return ["left_shared.cuh" if a_in == "shared" else "left_copied.cuh"]
+    if not converts(config.problem):
+        return ["words_same.cuh", "left_registers.cuh"]
+    return [f"words_of_{'floats' if data_type(a).floating else 'integers'}.cuh", "left_registers.cuh"]
 
 
 def _assemble(names: list[str], taken: set[str]) -> list[str]:
@@ -210,6 +227,39 @@ def _grid_words(derivation: Derivation) -> str:
     if derivation.config.schedule.launch == "static":
         return f"{each} for each {what}, or at most one CTA for each SM"
     return f"{each} for each {what}"
+
+
+def store_wrapper(count: int) -> str:
+    """The wrapper of tcgen05.st for ``count`` registers a thread: each is a column of the thread's lane.
+
+    Source: PTX ISA 9.1, section 9.7.16.8 (tcgen05.st).
+
+    >>> store_wrapper(8).splitlines()[2]
+    'DEVICE void tmem_store(const uint32 (&values)[8], uint32 address) {'
+    """
+    rows = [", ".join(f"%{i}" for i in range(first, min(first + 16, count))) for first in range(0, count, 16)]
+    operands = [
+        ", ".join(f'"r"(values[{i}])' for i in range(first, min(first + 8, count))) for first in range(0, count, 8)
+    ]
+    lines = [
+        "// ======== registers to tensor memory: generated because the operand list has so many registers ".ljust(
+            118, "="
+        ),
+        "// A warp's lanes from the address's on, so many columns of them.",
+        f"DEVICE void tmem_store(const uint32 (&values)[{count}], uint32 address) {{",
+        "    asm volatile(",
+        f'        "tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%{count}],\\n"',
+        *(
+            f'        "  {"{" if i == 0 else " "}{row}{"};" if i == len(rows) - 1 else ","}"'
+            for i, row in enumerate(rows)
+        ),
+        "        ::",
+        *(f"        {row}," for row in operands),
+        '        "r"(address)',
+        '        : "memory");',
+        "}\n",
+    ]
+    return "\n".join(lines)
 
 
 def load_wrapper(fragment: Fragment) -> str:

@@ -58,6 +58,8 @@ def _barriers(derivation: Derivation) -> Iterator[str]:
     for ring, count in (("", pipeline.stages), ("accumulator ", pipeline.accumulators), ("answer ", slots)):
         for kind in ("full", "empty"):
             yield from (f"{ring}{kind}[{slot}]" for slot in range(count))
+    if derivation.config.pipeline.a_in == "registers":
+        yield from (f"A ready[{slot}]" for slot in range(pipeline.stages))
 
 
 def _coordinate(operand: OperandTile, element: int) -> tuple[int, int]:

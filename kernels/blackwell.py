@@ -20,6 +20,7 @@ from stridewright.layout import Layout, SwizzledLayout, compose, cosize, left_in
 from stridewright.layout.banks import Access, BankReport, bank_report
 from stridewright.layout.hardware import (
     Plan,
+    Region,
     Request,
     TensorMap,
     accumulator_layout,
@@ -27,16 +28,16 @@ from stridewright.layout.hardware import (
     instruction_descriptor,
     k_advance,
     matrix_descriptor,
-    plan_tensor_memory,
     smem_tile,
     swizzle_mode,
     tensor_memory_access,
 )
 from stridewright.layout.hardware.dtypes import data_type
+from stridewright.layout.hardware.tensor_memory_plan import MINIMUM_COLUMNS
 
+from .blackwell_left import TensorA, slot_requests, tensor_a
 from .blackwell_rules import (
     ALIGNMENT_SLACK,
-    THREADS,
     accumulator_width,
     ctas,
     operand_swizzle,
@@ -47,9 +48,9 @@ from .blackwell_rules import (
 from .blackwell_scales import TileScales, scale_map, scale_tensors, scaled_types, tile_scales
 from .blackwell_types import (
     accumulator_of,
-    element_of,
     instruction_k,
     kind_of,
+    multiplied,
     operand_formats,
     panel_columns,
     result_bytes,
@@ -157,6 +158,8 @@ class Derivation:
     """(what, offset, bytes) of each part of shared memory."""
     scales: TileScales | None
     """The scale factors of a tile, where the formats have some."""
+    left: TensorA | None
+    """A in tensor memory, None where the multiply reads it in shared memory."""
     steps: tuple[Step, ...]
 
     @property
@@ -443,12 +446,25 @@ def worst_report(addresses: SwizzledLayout) -> BankReport:
     return max(reports, key=lambda report: report.ratio)
 
 
+def plan_in_turn(requests: list[Request]) -> Plan:
+    """Tensor memory given out in the order of the requests, the accumulators from column 0 on.
+
+    >>> plan_in_turn([Request("accumulator 0", 16), Request("A of slot 0", 32)])["A of slot 0"].column
+    16
+    """
+    regions, column = [], 0
+    for request in requests:
+        regions.append(Region(request, column))
+        column += request.columns
+    return Plan(tuple(regions), max(1 << (column - 1).bit_length(), MINIMUM_COLUMNS), column)
+
+
 @lru_cache(maxsize=64)
-def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREADS) -> Derivation:
+def derive(config: GemmConfig, swizzle: str | None = None, threads: int | None = None) -> Derivation:
     """Everything that follows from ``config``. Raises :class:`ConfigError` if it is not valid.
 
     ``swizzle`` forces both operands' mode (the first rung of the ladder stages them without one), ``threads`` are those of
-    a CTA (the first rungs have four warps).
+    a CTA (the first rungs have four warps; None: those of the configuration).
 
     >>> derivation = derive(GemmConfig(arch="sm_100a"))
     >>> hex(derivation.a.descriptor), hex(derivation.instruction_descriptor), derivation.plan.columns
@@ -464,9 +480,10 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
     scales, types = tile_scales(config, instruction_k(problem)), scaled_types(problem)
     stationary = bool(config.schedule.stationary)
     requests = [accumulator_request(f"accumulator {i}", tile.m, tile.n, group, stationary) for i in range(count)]
+    requests += slot_requests(config)
     if scales is not None:
         requests += [Request(f"scale factors of slot {i}", scales.columns) for i in range(config.pipeline.stages)]
-    plan = plan_tensor_memory(requests)
+    plan = plan_in_turn(requests)
     first = [plan[f"accumulator {i}"].column for i in range(count)]
     offsets = Layout(count, first[1] - first[0] if count > 1 else 0)
     if [offsets(i) for i in range(count)] != first:
@@ -484,15 +501,14 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
     derivation = Derivation(
         config=config,
         ctas=group,
-        threads=threads,
+        threads=config.threads if threads is None else threads,
         a=a,
         b=b,
         instruction_descriptor=instruction_descriptor(
             kind_of(problem),
             tile.m,
             tile.n,
-            element_of(problem.a),
-            element_of(problem.b),
+            *multiplied(problem),
             accumulator_of(problem),
             problem.a_major,
             problem.b_major,
@@ -509,6 +525,7 @@ def derive(config: GemmConfig, swizzle: str | None = None, threads: int = THREAD
         staging_report=report,
         shared_map=tuple(shared_map),
         scales=scales,
+        left=tensor_a(config, a, plan),
         steps=(),
     )
     return dataclasses.replace(derivation, steps=tuple(steps(derivation)))

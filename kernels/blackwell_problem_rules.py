@@ -5,6 +5,7 @@ Knows problems and the terms of :mod:`.fusion`; tiles, rings and memories are in
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 
 from stridewright.layout.hardware.scale_factors import SCALED_TYPES
@@ -16,6 +17,7 @@ from .blackwell_types import (
     PADDED_K,
     RESULTS,
     contiguous_unit,
+    converts,
     element_of,
     kind_of,
     operand_formats,
@@ -42,8 +44,8 @@ def one_of(words: Iterable[object]) -> str:
 def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Violation]:
     """The rules for what is computed.
 
-    >>> [str(one) for one in problem_violations(Problem(a="e4m3", b="bf16"))]
-    ["b='bf16': no kind of tcgen05.mma multiplies it with e4m3; b may be e4m3, e5m2, e2m3, e3m2 or e2m1"]
+    >>> [str(one) for one in problem_violations(Problem(a="e4m3", b="s8"))]
+    ["b='s8': no kind of tcgen05.mma multiplies it with e4m3; b may be e4m3, e5m2, e2m3, e3m2 or e2m1"]
     """
     for name, formats in (("a", ALL_OPERANDS), ("b", ALL_OPERANDS), ("d", RESULT_FORMATS)):
         dtype = getattr(problem, name)
@@ -81,7 +83,8 @@ def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Viol
         elif size >= 2**31:
             yield Violation(parameter=name, value=size, rule="must be below 2^31 (TMA coordinates are 32-bit signed)")
     for name in "ab":
-        if problem.k is not None and is_size(problem.k) and padded(stored(getattr(problem, name), kind_of(problem))):
+        dtype = getattr(problem, name)
+        if is_size(problem.k) and dtype in ALL_OPERANDS and padded(stored(dtype, kind_of(problem))):
             yield from _padded_violations(problem, name)
 
 
@@ -94,12 +97,13 @@ def _mixture_violations(problem: Problem, arch: str) -> Iterator[Violation]:
         if scaled:
             return
         same = KIND_OF[problem.a]
+        exchanged = converts(dataclasses.replace(problem, a=problem.b, b=problem.a))
         may = [problem.a] if same == "f16" else [dtype for dtype, own in KIND_OF.items() if own == same]
         yield Violation(
             parameter="b",
             value=repr(problem.b),
             rule=f"no kind of tcgen05.mma multiplies it with {problem.a}",
-            fix=f"b may be {one_of(may)}",
+            fix=f"b may be {one_of(may)}" + ("; exchange the operands: A of 8 bits becomes B's" if exchanged else ""),
         )
         return
     if kind == "i8" and arch == "sm_103a":

@@ -14,6 +14,7 @@ from stridewright.layout.hardware.instruction_descriptors import legal_m, legal_
 from stridewright.layout.hardware.tensor_memory import COLUMNS
 from stridewright.layout.hardware.tensor_memory_plan import ALLOC_SHARED_BYTES, MINIMUM_COLUMNS
 
+from .blackwell_left import CONVERTING_THREADS, left_violations, slot_columns
 from .blackwell_problem_rules import (
     around,
     family_violations,
@@ -83,6 +84,15 @@ def rows_of_tiles(config: GemmConfig) -> tuple[int, ...]:
     return legal_m("f16", ws=True) if config.schedule.stationary else TILE_ROWS[ctas(config)]
 
 
+def threads_of(config: GemmConfig) -> int:
+    """Threads of a CTA: eight warps with a role each, and four where A goes through registers.
+
+    >>> threads_of(GemmConfig(arch="sm_100a")), threads_of(GemmConfig(arch="sm_100a").replace(a_in="registers"))
+    (256, 384)
+    """
+    return THREADS + (CONVERTING_THREADS if config.pipeline.a_in == "registers" else 0)
+
+
 def path_of(config: GemmConfig) -> str:
     """The letter of the accumulator's layout in tensor memory (PTX ISA 9.1, section 9.7.16.5).
 
@@ -115,6 +125,7 @@ def name(config: GemmConfig) -> str:
     types = problem.a if problem.a == problem.b else f"{problem.a}x{problem.b}"
     types += f"_{problem.d}" if problem.d != problem.a else ""
     terms = f"_{config.fusion.name}" if config.fusion.uses_terms else ""
+    terms = ("" if config.pipeline.a_in == "shared" else f"_a{config.pipeline.a_in}") + terms
     return (
         f"{config.arch}_{types}_{'pair' if config.cluster.pair else 'ws' if schedule.stationary else ''}{tile.m}x{tile.n}x{tile.k}{cluster}_stages{config.pipeline.stages}"
         f"_acc{config.pipeline.accumulators}_{schedule.launch}_{order}_{store}{majors}{terms}"
@@ -168,7 +179,7 @@ def tile_readers(config: GemmConfig) -> int:
     131
     """
     tiles = config.cluster.m * config.cluster.n
-    return tiles * (ctas(config) * (2 + EPILOGUE_THREADS) + 1)
+    return tiles * (ctas(config) * (2 + threads_of(config) - THREADS + EPILOGUE_THREADS) + 1)
 
 
 def shared_parts(config: GemmConfig) -> dict[str, int]:
@@ -191,6 +202,8 @@ def shared_parts(config: GemmConfig) -> dict[str, int]:
         **({"scales of A": stages * scales.a.bytes, "scales of B": stages * scales.b.bytes} if scales else {}),
         "barriers": 16 * (stages + config.pipeline.accumulators + (TILE_SLOTS if controlled else 0)),
     }
+    if config.pipeline.a_in == "registers":
+        parts["barriers"] += -(-stages // 2) * 16
     if controlled:
         parts["answers"] = 16 * TILE_SLOTS
     return {**parts, "tensor memory's address": 16}
@@ -369,6 +382,7 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
     elif tile.m in allowed:
         yield from _operand_violations(config)
     yield from scale_violations(config)
+    yield from left_violations(config)
     if tile.k not in SLOT_DEPTHS:
         yield Violation(parameter="tile_k", value=tile.k, rule=f"must be {one_of(map(str, SLOT_DEPTHS))} elements of K")
     if not 1 <= config.pipeline.stages <= MAXIMUM_STAGES:
@@ -384,7 +398,8 @@ def _tile_violations(config: GemmConfig) -> Iterator[Violation]:
 
 
 def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
-    columns = accumulator_width(config) * config.pipeline.accumulators
+    left = slot_columns(config) * config.pipeline.stages
+    columns = accumulator_width(config) * config.pipeline.accumulators + left
     scales = tile_scales(config, instruction_k(config.problem))
     factors = scales.columns * config.pipeline.stages if scales else 0
     if max(1 << (columns + factors - 1).bit_length(), MINIMUM_COLUMNS) > COLUMNS:
@@ -394,6 +409,7 @@ def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:
             parameter="stages" if most > 0 else "accumulators",
             value=config.pipeline.stages if most > 0 else config.pipeline.accumulators,
             rule=f"{columns} columns of tensor memory"
+            + (f" ({left} of them for the slots of A)" if left else "")
             + (f" and {factors} for the scale factors of all slots" if factors else "")
             + f", and an SM has {COLUMNS}",
             fix=f"stages={most} fits" if most > 0 else smaller,

@@ -15,6 +15,7 @@ from stridewright.layout.hardware import (
     tensor_memory_access,
 )
 
+from .blackwell_left import converting_warps, left_step
 from .blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, cluster_ctas, panel_rows, path_of, tile_readers
 from .blackwell_scales import scale_step
 from .blackwell_types import accumulator_of, instruction_k, panel_columns, result_bytes
@@ -41,6 +42,8 @@ def steps(derivation: Derivation) -> Iterator[Step]:
     yield _operand_step(derivation, derivation.b)
     if derivation.scales is not None:
         yield scale_step(derivation)
+    if derivation.left is not None:
+        yield left_step(derivation)
     yield _tensor_memory_step(derivation)
     yield _shared_step(derivation)
     yield _fragment_step(derivation)
@@ -78,7 +81,7 @@ def _tile_step(derivation: Derivation) -> Step:
         Constant("int", "CLUSTER_CTAS", cluster_ctas(config)),
         Constant("int", "BLOCK_M", tile.m * config.cluster.m),
         Constant("int", "BLOCK_N", tile.n * config.cluster.n),
-        Constant("int", "SLOT_COMMITS", config.cluster.m + config.cluster.n - 1),
+        Constant("int", "SLOT_COMMITS", config.cluster.m + config.cluster.n - 1 + converting_warps(config)),
         Constant("int", "D_ROWS", tile.m // ctas),
         Constant("int", "STAGES", config.pipeline.stages),
         Constant("int", "ACCUMULATORS", config.pipeline.accumulators),
@@ -199,7 +202,7 @@ def _tensor_memory_step(derivation: Derivation) -> Step:
         notes=(
             f'Layout {letter} (PTX ISA, "tcgen05 data path layout"). {derivation.plan.explain().splitlines()[0]}:',
             *(line for line in derivation.plan.explain().splitlines()[1:]),
-            f"Instruction descriptor {word:#010x}: {', '.join(decode_instruction_descriptor(word, derivation.kind).explain().splitlines())}.",
+            f"Instruction descriptor {word:#010x}: {', '.join(map(str.strip, decode_instruction_descriptor(word, derivation.kind).explain().splitlines()))}.",
         ),
         constants=(
             Constant("int", "TMEM_COLUMNS", derivation.plan.columns),
@@ -218,6 +221,9 @@ def _shared_step(derivation: Derivation) -> Step:
     if config.schedule.launch == "clc":
         names += ["TILE_FULL", "TILE_EMPTY"]
         counts += [TILE_SLOTS, TILE_SLOTS]
+    if config.pipeline.a_in == "registers":
+        names.append("A_READY")
+        counts.append(stages)
     constants = [
         Constant("uint32", "A_OFFSET", derivation.offset("tiles of A")),
         Constant("uint32", "B_OFFSET", derivation.offset("tiles of B")),

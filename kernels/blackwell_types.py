@@ -32,6 +32,9 @@ RATE = {"f16": 1.0, "tf32": 0.5, "f8f6f4": 2.0, "i8": 2.0, "mxf8f6f4": 2.0, "mxf
 """Dense multiply-adds of an SM and clock, beside those of 16-bit operands (NVIDIA, DGX B200 data sheet: 2.25 PFLOP/s bf16
 dense a GPU, 1.13 tf32, 4.5 fp8 and int8, 9 fp4)."""
 
+CONVERTED = ("e4m3", "e5m2", "s8", "u8")
+"""Formats of A that bf16 and f16 hold exactly, in which they are multiplied with a B of those: A is converted on its way."""
+
 PADDED_K = 128
 """Elements of K that one box of the padded 4- and 6-bit types holds (CUDA driver API, cuTensorMapEncodeTiled)."""
 
@@ -39,17 +42,39 @@ PADDED_K = 128
 def kind_of(problem: Problem) -> str:
     """The kind of tcgen05.mma that multiplies the problem's operands; "" where no kind takes both.
 
-    >>> kind_of(Problem()), kind_of(Problem(a="e4m3", b="e2m1")), kind_of(Problem(a="s8", b="u8")), kind_of(Problem(a="s8"))
+    >>> kind_of(Problem()), kind_of(Problem(a="e4m3", b="e2m1")), kind_of(Problem(a="s8", b="u8")), kind_of(Problem(b="s8"))
     ('f16', 'f8f6f4', 'i8', '')
+    >>> kind_of(Problem(a="s8", b="bf16"))
+    'f16'
     >>> kind_of(Problem(a="mxfp8", b="mxfp4")), kind_of(Problem(a="nvfp4", b="nvfp4"))
     ('mxf8f6f4', 'mxf4nvf4')
     """
     if problem.a in SCALED_TYPES or problem.b in SCALED_TYPES:
         return scaled_kind(problem.a, problem.b)
-    kind = KIND_OF.get(problem.a, "")
+    kind = KIND_OF.get(multiplied(problem)[0], "")
     # Kind f16 has two formats and takes one of them for both (PTX ISA 9.1, table 42).
-    mixed = kind == "f16" and problem.a != problem.b
+    mixed = kind == "f16" and multiplied(problem)[0] != problem.b
     return kind if KIND_OF.get(problem.b) == kind and not mixed else ""
+
+
+def converts(problem: Problem) -> bool:
+    """Whether A of 8 bits is multiplied in the format of a 16-bit B.
+
+    >>> converts(Problem(a="s8", b="bf16")), converts(Problem(a="s8", b="s8"))
+    (True, False)
+    """
+    return problem.a in CONVERTED and problem.b in ("bf16", "f16")
+
+
+def multiplied(problem: Problem) -> tuple[str, str]:
+    """A's and B's formats as the tensor core multiplies them: A of 8 bits in that of a 16-bit B.
+
+    >>> multiplied(Problem(a="e4m3", b="bf16")), multiplied(Problem(a="e4m3", b="e5m2"))
+    (('bf16', 'bf16'), ('e4m3', 'e5m2'))
+    """
+    if converts(problem):
+        return problem.b, problem.b
+    return element_of(problem.a), element_of(problem.b)
 
 
 def element_of(dtype: str) -> str:

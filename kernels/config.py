@@ -26,6 +26,7 @@ SplitKind = Literal["none", "split", "stream"]
 Reduce = Literal["ordered", "atomic"]
 Launch = Literal["static", "clc", "one"]
 Form = Literal["one", "batch", "groups_m", "groups_k"]
+AIn = Literal["shared", "tensor", "registers"]
 
 
 class _WholeNumbers:
@@ -79,6 +80,9 @@ class Pipeline(_WholeNumbers):
     Sums of 8-bit floats keep 13 bits in the tensor core (measured on an H200), float32 ones 23."""
     accumulators: int = 1
     """Accumulators in tensor memory (Blackwell): with 2, one is stored while the next tile goes into the other."""
+    a_in: AIn = "shared"
+    """Where the multiply reads A (Blackwell): in ``"shared"`` memory; in ``"tensor"`` memory, to which each slot is copied; or
+    there after a warpgroup took it through ``"registers"``, where 8-bit elements become B's 16-bit format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +199,7 @@ class GemmConfig:
     def threads(self) -> int:
         """Threads of a CTA: one producer warpgroup and the consumers."""
         if self.on_blackwell:
-            return int(blackwell_rules().THREADS)
+            return int(blackwell_rules().threads_of(self))
         return 128 * (1 + self.schedule.consumers)
 
     @property
@@ -315,6 +319,7 @@ _SHORT_NAMES = {
     "group_m": ("schedule", "group_m"),
     "launch": ("schedule", "launch"),
     "accumulators": ("pipeline", "accumulators"),
+    "a_in": ("pipeline", "a_in"),
     "promote": ("pipeline", "promote"),
     "pair": ("cluster", "pair"),
     "producer_registers": ("schedule", "producer_registers"),
@@ -327,7 +332,7 @@ _SHORT_NAMES = {
     "buffers": ("epilogue", "buffers"),
 }
 _PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "split", "epilogue", "fusion", "specialize")
-_NO_NUMBERS = ("launch", "pair", "store", "schedule_kind", "swap", "stationary", "order", "hint_a", "hint_b", "split_kind", "reduce")
+_NO_NUMBERS = ("a_in", "launch", "pair", "store", "schedule_kind", "swap", "stationary", "order", "hint_a", "hint_b", "split_kind", "reduce")
 _PART_TYPES = {
     "problem": Problem,
     "tile": Tile,

@@ -267,6 +267,7 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
         ("accumulators", config.pipeline.accumulators, 1),
         ("pair", config.cluster.pair, False),
         ("stationary", bool(schedule.stationary), False),
+        ("a_in", config.pipeline.a_in, "shared"),
         ("launch", schedule.launch, "static"),
     ):
         if value != plain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import ml_dtypes
@@ -132,13 +133,41 @@ def typed_case(number: int, types: tuple[str, str, tuple[str, ...]], shape: tupl
         majors = (("mn", "mn"), ("k", "mn"), ("mn", "k"))[number % 9 // 3]
     config = GemmConfig(arch="sm_100a", fusion=fusion).replace(
         problem=Problem(a=a, b=b, d=results[number % len(results)], a_major=majors[0], b_major=majors[1]),  # type: ignore[arg-type]
-        pair=pair, tile_m=tile_m, tile_n=(64, 96, 192)[number % 3], tile_k=depth_of(a, b), stages=2 + number % 2,
+        pair=pair, tile_m=tile_m, tile_n=(64, 64 if a == "tf32" else 96, 192)[number % 3], tile_k=depth_of(a, b), stages=2 + number % 2,
         accumulators=1 + number // 2 % 2, launch=("static", "clc")[number % 5 == 0], group_m=2,
     )  # fmt: skip
     size = 128 // data_type(config.problem.d).bits
     config = config.replace(store="direct" if n % size or number % 6 == 5 else "tma")
     integers = number % 8 != 7 or a in ("s8", "u8")
     return Case(Recipe(config), m, n, k, 1, number, integers, (0, 0, 0), (False, False))
+
+
+CONVERTED = (
+    ("e4m3", "bf16", ("bf16", "f32", "e4m3")),
+    ("e4m3", "f16", ("f32", "f16")),
+    ("e5m2", "bf16", ("f32", "bf16", "s8")),
+    ("e5m2", "f16", ("f16", "f32")),
+    ("s8", "bf16", ("bf16", "f32")),
+    ("s8", "f16", ("f32", "f16")),
+    ("u8", "bf16", ("f32", "bf16")),
+    ("u8", "f16", ("f16", "f32", "e5m2")),
+)
+"""A of 8 bits that becomes B's format on its way."""
+
+
+def in_tensor_memory(number: int, types: tuple[str, str, tuple[str, ...]], shape: tuple[int, int, int]) -> Case:
+    """A case whose A is multiplied from tensor memory, to which it is copied or written by a warpgroup, in turn."""
+    case = typed_case(number, types, shape)
+    config = case.recipe.config
+    problem = dataclasses.replace(config.problem, a_major="k")
+    through = types in CONVERTED or number % 2 == 1
+    pair = not through and number % 4 == 2
+    tile_k = 64 if types in CONVERTED else depth_of(types[0], types[1])
+    config = config.replace(
+        problem=problem, a_in="registers" if through else "tensor", pair=pair, tile_m=256 if pair else 128, tile_k=tile_k,
+        tile_n=(64, 96, 128)[number % 3],
+    )  # fmt: skip
+    return dataclasses.replace(case, recipe=Recipe(config))
 
 
 def rounded_once(product: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

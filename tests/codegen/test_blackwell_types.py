@@ -23,7 +23,7 @@ from stridewright.codegen.small_floats import pack, small_float
 from stridewright.codegen.tensors import numpy_type
 from stridewright.kernels.config import ConfigError
 
-from .blackwell_cases import SHAPES, TYPES, assert_typed, typed_case
+from .blackwell_cases import CONVERTED, IN_BYTES, SHAPES, TYPES, assert_typed, in_tensor_memory, typed_case
 
 
 def words(types: tuple[str, str, tuple[str, ...]]) -> str:
@@ -74,6 +74,39 @@ def test_few_rows_are_right_where_the_weights_are_stationary(number: int) -> Non
 def test_every_format_is_right_where_the_weights_are_stationary(first: int) -> None:
     for number in range(first, 144, 9):
         assert_typed(stationary(number), number)
+
+
+WHOLE = tuple(types for types in TYPES if not {*types[:2]} & set(IN_BYTES))
+"""Mixtures without padded formats, which are read from shared memory."""
+
+
+@pytest.mark.parametrize("types", [*CONVERTED, *WHOLE[::3]], ids=words)
+def test_a_is_multiplied_from_tensor_memory(types: tuple[str, str, tuple[str, ...]]) -> None:
+    first = len(types[0]) + 3 * (CONVERTED + WHOLE).index(types)
+    assert_typed(in_tensor_memory(first, types, SHAPES[first % 13]), first)
+    assert_typed(in_tensor_memory(first + 1, types, SHAPES[(first + 5) % 13]), first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("types", [*CONVERTED, *WHOLE], ids=words)
+def test_every_format_is_multiplied_from_tensor_memory_on_every_shape(types: tuple[str, str, tuple[str, ...]]) -> None:
+    for (number, shape), seed in itertools.product(enumerate(SHAPES), range(2)):
+        assert_typed(in_tensor_memory(number + 7 * seed, types, shape), seed)
+
+
+@pytest.mark.parametrize("a", ["s8", "e4m3"])
+def test_a_of_8_bits_beside_16_is_chosen_for(a: str) -> None:
+    """Weights of 8 bits with a scale for each row, activations of 16: what quantised layers multiply."""
+    random = np.random.default_rng(4)
+    weights = random.integers(-8, 9, (72, 136)).astype(numpy_type(a))
+    tokens = random.integers(-4, 5, (40, 136)).astype(ml_dtypes.bfloat16)
+    scales = random.choice((0.5, 1.0, 2.0), 72).astype(np.float32)
+    gemm = Gemm(72, 40, 136, a, "bf16", "f32", "sm_100a")
+    assert gemm.config.pipeline.a_in == "registers"
+    emulation = gemm.emulate(weights, tokens, scale_a=scales, sms=2)
+    exact = (weights.astype(np.float64) * scales[:, None]) @ tokens.astype(np.float64).T
+    np.testing.assert_array_equal(emulation.d, exact.astype(np.float32))
+    assert emulation.races == ()
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (130, 72, 72), (100, 105, 107), (257, 136, 200)])
@@ -149,7 +182,7 @@ def test_bytes_may_be_given_for_8_bit_floats() -> None:
         ({"groups": 2}, "groups=2: several products in one launch"),
         ({"gated": True}, "gated=True: pairs of columns have no Blackwell kernel yet"),
         ({"promote": 128, "a": "e4m3", "b": "e4m3"}, "promote=128: sums are float32 in tensor memory"),
-        ({"a": "e4m3"}, "b='bf16': no kind of tcgen05.mma multiplies it with e4m3"),
+        ({"b": "e4m3"}, "b='e4m3': no kind of tcgen05.mma multiplies it with bf16; b may be bf16; exchange the operands"),
         ({"a": "s8", "b": "s8", "arch": "sm_103a"}, "a='s8': sm_103a has no kind::i8"),
         ({"a": "e2m1", "b": "e2m1", "k": 64}, "k=64: must be a multiple of 128: the copy engine takes rows of A"),
         ({"d": "f64"}, "d='f64': this type has no Blackwell kernel; there is bf16, f16, f32"),

@@ -171,6 +171,44 @@ def test_staged_results_lie_where_the_store_s_tensor_map_reads_them(config: Gemm
             assert addresses(lane, number, piece % pieces) == tensor_map.byte_of((column, row))
 
 
+@pytest.mark.parametrize(
+    ("a_in", "a", "b", "k", "pair"),
+    [
+        ("tensor", "bf16", "bf16", 64, False),
+        ("tensor", "tf32", "tf32", 64, True),
+        ("tensor", "s8", "u8", 128, False),
+        ("registers", "f16", "f16", 128, False),
+        ("registers", "e4m3", "bf16", 64, False),
+        ("registers", "u8", "f16", 128, False),
+        ("registers", "e5m2", "e4m3", 128, False),
+    ],
+)  # fmt: skip
+def test_slots_of_a_in_tensor_memory_lie_where_the_multiply_reads_them(
+    a_in: str, a: str, b: str, k: int, pair: bool
+) -> None:
+    """Row i in lane i, elements of K packed in columns, 8 columns an instruction (PTX ISA 9.1, section 9.7.16.10.1)."""
+    problem = Problem(a=a, b=b, d="f32")
+    config = BASE.replace(
+        a_in=a_in, problem=problem, tile_k=k, tile_n=64, pair=pair, tile_m=256 if pair else 128, stages=3
+    )
+    derivation = derive(config)
+    left, operand = derivation.left, derivation.a
+    assert left is not None
+    bits = 32 if a == "tf32" else 16 if b in ("bf16", "f16") else 8
+    depth = instruction_k(problem)
+    assert left.columns * 32 == k * bits
+    assert derivation.k_steps * 8 == left.columns
+    for slot, step in itertools.product(range(3), range(derivation.k_steps)):
+        assert left.first + left.slots(slot, step) == derivation.plan[f"A of slot {slot}"].column + 8 * step
+    for row, element in itertools.product((0, 1, 37, 127), range(depth)):
+        word, part = divmod(int(left.element(row, element)), 32 // bits)
+        assert (word >> 16, word & 0xFFFF, part) == (row, element * bits // 32, element * bits % 32 // bits)
+    chunk = 128 // operand.bits
+    for row, number in itertools.product(range(128), range(k // chunk)):
+        assert left.chunks(row, number) == operand.bytes_of(operand.layout(row, number * chunk))
+    assert left.report.ratio == 1
+
+
 def test_the_instruction_descriptor_says_what_is_multiplied() -> None:
     for config in CONFIGS:
         problem = config.problem
@@ -277,7 +315,42 @@ BROKEN = [
         {"problem": Problem(a="e4m3", b="s8")},
         "b='s8': no kind of tcgen05.mma multiplies it with e4m3; b may be e4m3, e5m2, e2m3, e3m2 or e2m1",
     ),
-    ({"problem": Problem(a="s8")}, "b='bf16': no kind of tcgen05.mma multiplies it with s8; b may be u8 or s8"),
+    (
+        {"problem": Problem(b="s8")},
+        "b='s8': no kind of tcgen05.mma multiplies it with bf16; b may be bf16; exchange the operands",
+    ),
+    (
+        {"problem": Problem(a="s8")},
+        "a_in='shared': a of s8 becomes bf16 on its way through registers; \"registers\" works",
+    ),
+    ({"a_in": "cache"}, 'a_in=\'cache\': must be one of "shared", "tensor", "registers"'),
+    ({"a_in": "tensor", "tile_m": 64}, "a_in='tensor': takes 128 rows of A in each CTA, a lane of tensor memory each"),
+    (
+        {"a_in": "tensor", "stationary": True},
+        "a_in='tensor': stands in each quarter of lanes for the weight-stationary",
+    ),
+    (
+        {"a_in": "tensor", "problem": Problem(a_major="mn")},
+        "a_in='tensor': reads rows of A, which lie K-major in tensor memory",
+    ),
+    (
+        {"a_in": "tensor", "problem": Problem(a="e2m1", b="e4m3"), "tile_k": 128, "stages": 2},
+        "a_in='tensor': is not served for e2m1",
+    ),
+    (
+        {"a_in": "tensor", "problem": Problem(a="nvfp4", b="nvfp4"), "tile_n": 128},
+        "a_in='tensor': is not served beside scale factors (nvfp4)",
+    ),
+    (
+        {"a_in": "registers", "pair": True, "tile_m": 256},
+        "a_in='registers': is for one CTA: of a pair's loads only the leader",
+    ),
+    ({"a_in": "registers", "cluster_n": 2}, "a_in='registers': is for tiles that load their A alone"),
+    (
+        {"a_in": "tensor", "accumulators": 2, "stages": 2},
+        "576 columns of tensor memory (64 of them for the slots of A), and an SM has 512",
+    ),
+    ({"arch": "sm_90a", "a_in": "tensor"}, "a_in='tensor': is a parameter of the Blackwell kernels"),
     ({"problem": Problem(d="s32")}, "d='s32': is what sums of s8 and u8 are, and a is bf16; d=\"f32\""),
     (
         {"problem": Problem(a="s8", b="s8"), "arch": "sm_103a"},

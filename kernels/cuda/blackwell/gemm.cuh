@@ -4,14 +4,11 @@
 // multiplies from shared memory into one of ACCUMULATORS accumulators in tensor memory. Warp 2 says which tile is next. Warp 3 takes tensor memory and
 // gives it back. Warps 4 to 7 are the epilogue: each may read the quarter of tensor memory's lanes that its number modulo 4 names, and stores those rows.
 //
+// Where A goes to tensor memory through registers, warps 8 to 11 take it there.
+//
 // The constants in capitals and the functions a_step_advance, b_step_advance, accumulator_offset, warp_lanes, fragment_row, fragment_column and staging_offset
 // come from the layouts of this configuration: they stand above, each under a comment that names its layout.
 #pragma once
-
-struct Slots {
-    uint32 a;    // shared address of slot 0 of A
-    uint32 b;
-};
 
 DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Slots slots, ScaleFactors scales, Ring ring, Tiles tiles, uint32 k) {
     // Of a pair, each CTA loads its half of the tile's rows of A and of B.
@@ -36,7 +33,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Slots slots,
     ring.drain(at);
 }
 
-DEVICE void multiply(Slots slots, ScaleFactors scales, Ring ring, Accumulators accumulators, Tiles tiles, uint32 tmem, uint32 k) {
+DEVICE void multiply(Slots slots, LeftOperand left, ScaleFactors scales, Ring ring, Accumulators accumulators, Tiles tiles, uint32 tmem, uint32 k) {
     // A matrix descriptor holds its address, 18 bits of it, in units of 16 bytes in its low bits, so advancing an operand is an addition.
     const uint64 descriptor_a = A_DESCRIPTOR + ((slots.a & 0x3ffff) >> 4);
     const uint64 descriptor_b = B_DESCRIPTOR + ((slots.b & 0x3ffff) >> 4);
@@ -52,10 +49,11 @@ DEVICE void multiply(Slots slots, ScaleFactors scales, Ring ring, Accumulators a
             scales.copy(at.slot, tmem);
             const uint64 a = descriptor_a + at.slot * (A_SLOT_BYTES >> 4);
             const uint64 b = descriptor_b + at.slot * (B_SLOT_BYTES >> 4);
+            left.fill(at, a);
             #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) {
                 const bool accumulate = k_first > 0 || step > 0;    // the first starts the sum
-                scales.multiply(d, a + a_step_advance(step), b + b_step_advance(step), tmem, tile, at.slot, step, accumulate);
+                scales.multiply(d, left.of_step(a, at.slot, step), b + b_step_advance(step), tmem, tile, at.slot, step, accumulate);
             }
             commit_slot(ring.empty_barrier(at.slot));
             at.advance();
@@ -113,6 +111,7 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, c
         ring.initialise();
         accumulators.initialise();
         Tiles::initialise(shared);
+        LeftOperand::initialise(shared);
         mbarrier_init_fence();
     }
     sync_before_allocation();
@@ -122,15 +121,18 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, c
     }
     sync_ctas();
     const uint32 tmem = load_shared(shared + TMEM_ADDRESS_OFFSET);
+    const LeftOperand left(slots, shared, tmem);
 
     dependency_allow();
 
     if (warp == 0) {
         if (elect_one()) produce(&tensor_map_a, &tensor_map_b, slots, scales, ring, tiles, k);
     } else if (warp == 1) {
-        if (cta_of_tile() == 0 && elect_one()) multiply(slots, scales, ring, accumulators, tiles, tmem, k);
+        if (cta_of_tile() == 0 && elect_one()) multiply(slots, left, scales, ring, accumulators, tiles, tmem, k);
     } else if (warp == 2) {
         if (elect_one()) tiles.schedule();
+    } else if (LeftOperand::WARPS > 0 && warp >= 8) {
+        left.convert(ring, tiles, k);
     } else if (warp >= 4) {
         store(Epilogue(output, shared), Finish(terms, output.m, output.n), accumulators, tiles, tmem);
     }

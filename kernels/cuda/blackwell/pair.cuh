@@ -46,6 +46,21 @@ DEVICE void tmem_multiply(uint32 d, uint64 a, uint64 b, bool accumulate) {
         : "memory");
 }
 
+// The same with A in tensor memory, that of each CTA in its own.
+DEVICE void tmem_multiply(uint32 d, TensorMemory a, uint64 b, bool accumulate) {
+    asm volatile(
+        "{\n"
+        "  .reg .pred accumulate;\n"
+        "  setp.ne.b32 accumulate, %4, 0;\n"
+        "  tcgen05.mma.cta_group::2." MULTIPLY_KIND " [%0], [%1], %2, %3, accumulate;\n"
+        "}\n" ::"r"(d),
+        "r"(a.address), "l"(b), "r"(INSTRUCTION_DESCRIPTOR), "r"(int(accumulate))
+        : "memory");
+}
+
+// 128 rows of 32 bytes of shared memory -> 8 columns of tensor memory, in both CTAs.
+DEVICE void tmem_copy_rows(uint32 tmem, uint64 descriptor) { asm volatile("tcgen05.cp.cta_group::2.128x256b [%0], %1;" ::"r"(tmem), "l"(descriptor) : "memory"); }
+
 // One arrival at `barrier` in both CTAs when every multiply that this thread has issued is complete.
 DEVICE void tmem_commit(uint32 barrier) {
     asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(static_cast<uint16>(0b11 << (cluster_rank() & ~1u))) : "memory");

@@ -15,8 +15,14 @@ template <int Count> struct Position {
     }
 };
 
+struct Slots {
+    uint32 a;    // shared address of slot 0 of A
+    uint32 b;
+};
+
 // full[slot]: the copy engine has filled the slot, in both CTAs of a pair; only the leader's counts.
 // empty[slot]: the multiplies that read what this CTA loads are complete; each CTA has its own, and the commits arrive at all whose loads they have read.
+// (Warps that take A through registers arrive there, too.)
 struct Ring {
     uint32 full;
     uint32 empty;

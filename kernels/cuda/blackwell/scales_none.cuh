@@ -10,5 +10,5 @@ struct ScaleFactors {
     DEVICE void prefetch() const {}
     DEVICE void load(uint32, uint32, TileCoordinate, uint32) const {}
     DEVICE void copy(uint32, uint32) const {}
-    DEVICE void multiply(uint32 d, uint64 a, uint64 b, uint32, TileCoordinate, uint32, int, bool accumulate) const { tmem_multiply(d, a, b, accumulate); }
+    template <typename Left> DEVICE void multiply(uint32 d, Left a, uint64 b, uint32, TileCoordinate, uint32, int, bool accumulate) const { tmem_multiply(d, a, b, accumulate); }
 };

@@ -17,6 +17,14 @@ DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// What a thread has stored to tensor memory is there.
+DEVICE void tmem_store_wait() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
+
+// An operand in tensor memory.
+struct TensorMemory {
+    uint32 address;
+};
+
 // ---- shared memory ----------------------------------------------------------------------------------------------
 
 DEVICE uint32 load_shared(uint32 address) {
@@ -28,6 +36,12 @@ DEVICE uint32 load_shared(uint32 address) {
 struct Bytes16 {
     uint32 words[4];
 };
+
+DEVICE Bytes16 load_shared_16(uint32 address) {
+    Bytes16 value;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(value.words[0]), "=r"(value.words[1]), "=r"(value.words[2]), "=r"(value.words[3]) : "r"(address) : "memory");
+    return value;
+}
 
 DEVICE void store_shared_16(uint32 address, Bytes16 value) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.words[0]), "r"(value.words[1]), "r"(value.words[2]), "r"(value.words[3]) : "memory");
