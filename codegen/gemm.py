@@ -338,13 +338,15 @@ class Gemm:
         return call(self, a, b, out, stream, others.get("workspace"))
 
     def bind(
-        self, a: Any, b: Any, out: Any = None, dependent: bool | None = None, workspace: Any = None
+        self, a: Any, b: Any, out: Any = None, dependent: bool | None = None, workspace: Any = None, **others: Any
     ) -> BoundGemm | GeneralBound:
         """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or
         encoded again. With ``dependent`` the kernel starts while the one before it in the stream ends, and waits for
         it before it reads or writes an array (programmatic dependent launch). ``workspace``: memory of the caller's, for partial
-        sums, which every launch clears first; by default an own one is kept with the launch.
+        sums, which every launch clears first; by default an own one is kept with the launch. ``others`` as a call takes them.
         """
+        if others:
+            return self.general.bind(a, b, out, bool(dependent), workspace, **others)
         try:
             return bind(self, a, b, out, self.dependent if dependent is None else dependent, workspace)
         except UnreadableError:

@@ -100,6 +100,16 @@ def ways_to_call(size: int) -> tuple[dict[str, Callable[[], Any]], dict[str, str
         "gemm()": lambda: gemm(one.a, one.b),
     }
     ways |= bare_launches(bound.launch, int(stream.ptr))
+    fused = Gemm(size, size, size, activation="gelu")
+    bias = cupy.zeros(size, dtype=cupy.float32)
+    bound_fused = fused.bind(one.a, one.b, one.d, bias=bias)
+    ways["bound launch with bias and gelu"] = bound_fused.launch
+    ways["Gemm call with bias and gelu, out given"] = lambda: fused(one.a, one.b, bias=bias, out=one.d)
+    ways["gemm() with bias and gelu, out given"] = lambda: gemm(one.a, one.b, out=one.d, bias=bias, activation="gelu")
+    batch = [cupy.stack([array] * 4) for array in (one.a, one.b, one.d)]
+    batched = Gemm(size, size, size, batch=4)
+    ways["Gemm call of a batch of 4, out given"] = lambda: batched(batch[0], batch[1], out=batch[2])
+    ways["gemm() of a batch of 4, out given"] = lambda: gemm(batch[0], batch[1], out=batch[2])
     missing: dict[str, str] = {}
     try:
         import torch
@@ -109,6 +119,9 @@ def ways_to_call(size: int) -> tuple[dict[str, Callable[[], Any]], dict[str, str
         ways["torch.mm"] = lambda: torch.mm(a, b.t())
         ways["gemm() of torch tensors, out given"] = lambda: gemm(a, b, out=d)
         ways["torch.mm, out given, transposed before"] = _prepared_mm(torch, a, b, d)
+        ways["gemm() of torch tensors with bias and gelu, out given"] = _fused_torch(torch, a, b, d)
+        x, y, z = (torch.from_dlpack(array) for array in batch)
+        ways["torch.bmm of 4, out given"] = lambda: torch.bmm(x, y.transpose(1, 2), out=z)
     except ImportError as error:
         missing["torch.mm"] = str(error)
     half = [array.astype(cupy.float16) for array in (one.a, one.b)]
@@ -144,6 +157,13 @@ def bare_launches(launch: Any, stream: int) -> dict[str, Callable[[], Any]]:
 def _prepared_mm(torch: Any, a: Any, b: Any, d: Any) -> Callable[[], Any]:
     turned = b.t()
     return lambda: torch.mm(a, turned, out=d)
+
+
+def _fused_torch(torch: Any, a: Any, b: Any, d: Any) -> Callable[[], Any]:
+    from stridewright import gemm
+
+    bias = torch.zeros(d.shape[1], device=d.device)
+    return lambda: gemm(a, b, out=d, bias=bias, activation="gelu")
 
 
 def host(arguments: Namespace) -> int:
