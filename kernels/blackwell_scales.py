@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stridewright.layout import Layout
-from stridewright.layout.hardware import MatrixDescriptor, TensorMap
+from stridewright.layout.hardware import MatrixDescriptor, TensorMap, scale_smem_layout
 from stridewright.layout.hardware.scale_factors import (
     ATOM_BYTES,
     ATOM_ROWS,
@@ -268,7 +268,7 @@ def scale_step(derivation: Derivation) -> Step:
         layouts=(
             (
                 "an atom: (row, element of K) -> byte",
-                str(ScaleSlot(ATOM_ROWS, scales.atom_k, scales.vector, scales.step_k).shared),
+                str(scale_smem_layout(ATOM_ROWS, scales.vector)),
             ),
         ),
         notes=(

@@ -140,13 +140,17 @@ def tensor_sum(
     >>> tensor_sum(one, one, np.zeros((1, 1)), "e4m3", "e4m3", "f32").view(np.float32).tolist()
     [[32.0]]
     """
-    start = before if factor is None else before / factor
+    start = before
+    if factor is not None:
+        # Where all products are 0, as along a padded K, the sum is what it was, however far its exponent is from the factors'.
+        nothing = ~(np.abs(left).astype(np.float64) @ np.abs(right).T.astype(np.float64)).astype(np.bool_)
+        start = np.where(nothing, 0.0, before / factor)
     bits = _sum_of_values(
         left.astype(np.float64), right.T, start, _LEAST[a_type], _LEAST[b_type], d_type, FRACTION_BITS, False
     )
     if factor is None:
         return bits
-    exact = bits.view(np.float32).astype(np.float64) * factor
+    exact = np.where(nothing, before, bits.view(np.float32).astype(np.float64) * factor)
     small = np.abs(exact[exact != 0])
     if not np.isfinite(exact).all() or (small.size and not 2.0**-126 <= small.min() <= small.max() < 2.0**128):
         raise MachineError("unknown", "a block-scaled sum that is no normal number of f32: its bits are not modelled")

@@ -320,7 +320,8 @@ def _scale_values(raw: NDArray[np.uint8], kind: str) -> NDArray[np.float32]:
         if (raw & 0x80).any():
             raise DescriptorError("unknown", "a ue4m3 scale factor with its top bit set: it must be 0")
         return to_float32(raw, "e4m3")
-    values = np.ldexp(np.float32(1), raw.astype(np.int32) - 127)
+    with np.errstate(over="ignore"):  # 255, which is NaN below
+        values = np.ldexp(np.float32(1), raw.astype(np.int32) - 127)
     return np.where(raw == 255, np.float32(np.nan), values).astype(np.float32)
 
 

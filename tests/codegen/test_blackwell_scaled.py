@@ -1,0 +1,396 @@
+"""Block-scaled products of the Blackwell kernels, on the emulator in strict mode: mxfp8, mxfp4, nvfp4 and mixtures, bit for bit where sums are exact.
+
+The nightly command runs every format on every shape in every tile, under several orders of completion, and assembles every source:
+python -m pytest -m slow tests/codegen/test_blackwell_scaled.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from stridewright import Gemm
+from stridewright.codegen.bind import OperandError
+from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
+from stridewright.codegen.blackwell_select import with_most_stages
+from stridewright.codegen.blackwell_source import generate
+from stridewright.codegen.build import Build, build
+from stridewright.codegen.emulator import EmulationError
+from stridewright.codegen.emulator.errors import DeadlockError
+from stridewright.codegen.quantise import BlockScaled, quantise
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem
+
+from .scaled_cases import (
+    FORMATS,
+    MIXED,
+    SHAPES,
+    TILES,
+    assert_exact,
+    assert_near,
+    config_of,
+    exact_operand,
+    gemm_of,
+    normal,
+    turn_of,
+)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_shape_is_right_to_the_bit(format: str) -> None:
+    """Thirteen shapes, five kernels in turn."""
+    kernels = [config_of(format, format, *TILES[i], **turn_of(i)) for i in (1, 7, 2, 4, 3)]
+    for number, shape in enumerate(SHAPES):
+        assert_exact(kernels[number % 5], shape, number)
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{'pair' if tile[0] else 'one'}-{tile[1]}x{tile[2]}")
+def test_every_tile_is_right(tile: tuple[bool, int, int]) -> None:
+    for seed, format in enumerate(FORMATS):
+        config = config_of(format, format, *tile, **turn_of(seed + tile[2] // 64))
+        assert_exact(config, (tile[1] + 40, 2 * tile[2] + 24, 416), seed)
+
+
+@pytest.mark.parametrize(("a", "b"), MIXED)
+def test_mixtures_are_right(a: str, b: str) -> None:
+    for seed, (tile, k) in enumerate(((TILES[1], 384), (TILES[6], 640))):
+        assert_exact(config_of(a, b, *tile, **turn_of(seed)), (300, 200, k), seed)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_number_of_k_tiles_goes_round_the_ring(format: str) -> None:
+    """Factors' columns are overwritten when their slot is filled again: several tiles for each CTA, in several orders."""
+    for k_tiles in range(1, 6):
+        config = config_of(format, format, False, 128, 64, stages=2, accumulators=2)
+        assert_exact(config, (3 * 128, 192, config.tile.k * k_tiles), k_tiles, sms=2)
+
+
+@pytest.mark.parametrize(("pair", "m", "n"), [(False, 128, 128), (True, 256, 256)])
+@pytest.mark.parametrize("format", FORMATS)
+def test_normal_numbers_are_right_within_their_rounding(format: str, pair: bool, m: int, n: int) -> None:
+    rule = "up" if format == "mxfp8" else None
+    options = {"tensor_scale": "amax"} if format == "nvfp4" else {}
+    gemm = gemm_of(config_of(format, format, pair, m, n, "f32"), (300, 200, 544))
+    a, b = (normal(rows, 544, format, rows, rule=rule, **options) for rows in (300, 200))
+    assert (a.tensor_scale != 1.0) == (format == "nvfp4")
+    assert_near(gemm, a, b)
+
+
+@pytest.mark.parametrize(("d", "store"), [("f32", "tma"), ("f16", "direct"), ("bf16", "tma"), ("e4m3", "tma")])
+def test_terms_go_with_factors(d: str, store: str) -> None:
+    """alpha, C, bias and an activation, in every format of D."""
+    random = np.random.default_rng(5)
+    m, n, k = 200, 144, 352
+    for number, format in enumerate(FORMATS):
+        a, b = (normal(rows, k, format, rows, tensor_scale=0.5 if format == "nvfp4" else None) for rows in (m, n))
+        config = config_of(format, format, *TILES[2 + number], d, store=store)
+        made = Gemm(m, n, k, format, format, d, "sm_100a", config=config, activation="relu")
+        c, bias = random.standard_normal((m, n)).astype(np.float32), random.standard_normal(n).astype(np.float32)
+        assert_near(made, a, b, alpha=0.25, c=c, beta=-1.5, bias=bias)
+
+
+def test_the_parts_of_a_quantised_matrix_are_the_same_operand() -> None:
+    m, n, k = 130, 72, 224
+    for format in FORMATS:
+        a, b = (normal(rows, k, format, rows, tensor_scale="amax" if format == "nvfp4" else None) for rows in (m, n))
+        gemm = Gemm(m, n, k, format, format, "f32", "sm_100a")
+        whole = gemm.emulate(a, b)
+        alpha = a.tensor_scale * b.tensor_scale
+        for scale_a, scale_b in ((a.scales, b.scales), (a.scales.view(np.uint8).reshape(-1), b.scales.view(np.uint8))):
+            parts = gemm.emulate(a.data, b.data, scale_a=scale_a, scale_b=scale_b, alpha=alpha)
+            assert np.array_equal(whole.d, parts.d)
+
+
+def test_elements_may_come_unpacked_and_in_rows_further_apart() -> None:
+    m, n, k = 100, 64, 96
+    a, b = exact_operand(m, k, "mxfp4", 1), exact_operand(n, k, "mxfp4", 2)
+    gemm = gemm_of(config_of("mxfp4", "mxfp4", *TILES[0]), (m, n, k))
+    product = gemm.emulate(a, b).d
+    wide = np.zeros((m, 80), np.uint8)
+    wide[:, :48] = a.data
+    unpacked = b.codes.view(ml_dtypes.float4_e2m1fn)
+    parts = gemm.emulate(wide[:, :48], unpacked, scale_a=a.scales, scale_b=b.scales)
+    assert np.array_equal(product, parts.d)
+
+
+def test_eight_bit_elements_may_be_mn_major() -> None:
+    m, n, k = 200, 144, 160
+    a, b = exact_operand(m, k, "mxfp8", 1), exact_operand(n, k, "mxfp8_e5m2", 2)
+    exact = a.values() @ b.values().T
+    for a_major, b_major, tile in (("mn", "k", TILES[1]), ("k", "mn", TILES[5]), ("mn", "mn", TILES[7])):
+        problem = Problem(a="mxfp8", b="mxfp8_e5m2", d="f32", a_major=a_major, b_major=b_major)  # type: ignore[arg-type]
+        gemm = gemm_of(config_of("mxfp8", "mxfp8_e5m2", *tile).replace(problem=problem), (m, n, k))
+        left, right = (
+            np.asfortranarray(x) if major == "mn" else x for x, major in ((a.data, a_major), (b.data, b_major))
+        )
+        result = gemm.emulate(left, right, scale_a=a.scales, scale_b=b.scales)
+        assert np.array_equal(result.d, exact.astype(np.float32))
+        assert result.races == ()
+
+
+def test_a_block_of_nan_makes_its_row_nan_and_no_other() -> None:
+    """What quantise does with a NaN comes out where it belongs."""
+    for format in FORMATS:
+        x = np.random.default_rng(3).standard_normal((130, 128))
+        x[17, 70] = np.nan
+        w = np.random.default_rng(4).standard_normal((64, 128))
+        d = gemm_of(config_of(format, format, *TILES[0], "f32"), (130, 64, 128)).emulate(quantise(x, format), quantise(w, format)).d  # fmt: skip
+        assert np.isnan(d[17]).all()
+        assert np.isfinite(np.delete(d, 17, axis=0)).all()
+
+
+def test_padding_rows_of_factors_do_not_matter_and_padding_along_k_may_be_any_number() -> None:
+    """Rows beyond M may even be NaN; along K what the factors pad meets zeros."""
+    m, n, k = 130, 72, 96
+    for format in FORMATS:
+        a, b = exact_operand(m, k, format, 1), exact_operand(n, k, format, 2)
+        gemm = gemm_of(config_of(format, format, *TILES[1], "f32"), (m, n, k))
+        plain = gemm.emulate(a, b).d
+        tensors = gemm.scale_tensors
+        placed = [one.place(x.factors, padding=0x38) for one, x in zip(tensors, (a, b), strict=True)]
+        rows = placed[0].reshape(2, -1, 32, 4, 4)
+        rows[1, :, 2:] = 0xFF if format != "nvfp4" else 0x7F  # rows 130 and up of the second block of 128
+        rows[1, :, :, 1:] = 0xFF if format != "nvfp4" else 0x7F
+        again = gemm.emulate(a.data, b.data, scale_a=placed[0], scale_b=placed[1])
+        assert np.array_equal(plain, again.d)
+
+
+@pytest.mark.parametrize(("m", "n"), [(2, 1), (1, 2), (2, 2)])
+def test_tiles_of_a_cluster_load_their_own_factors(m: int, n: int) -> None:
+    for seed, (format, tile) in enumerate(zip(FORMATS, (TILES[0], TILES[4], TILES[1]), strict=True)):
+        config = config_of(format, format, *tile, cluster_m=m, cluster_n=n, launch=("static", "clc", "static")[seed])
+        assert_exact(config, (tile[1] * m + 48, tile[2] * n + 72, 416), seed, sms=8)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 32), (500, 512, 1024), (16, 1024, 512)])
+def test_the_chosen_kernel_is_right(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    for format in FORMATS:
+        a, b = exact_operand(m, k, format, 1), exact_operand(n, k, format, 2)
+        gemm = Gemm(m, n, k, format, format, "f32", "sm_100a")
+        assert isinstance(gemm, BlackwellScaledGemm)
+        result = gemm.emulate(a, b)
+        assert np.array_equal(result.d, (a.values() @ b.values().T).astype(np.float32))
+        assert result.races == ()
+
+
+def test_exact_sums_are_the_same_in_the_published_bits() -> None:
+    """With the emulator's model of the tensor core in place of float32 sums."""
+    for format in FORMATS:
+        assert_exact(config_of(format, format, *TILES[1], "f32"), (130, 72, 288), numerics="hardware")
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------------------
+
+
+class Changed(BlackwellScaledGemm):
+    """A kernel with a fault in its source."""
+
+    old = new = ""
+
+    @property
+    def build(self) -> Build:  # type: ignore[override]
+        assert self.source.count(self.old) >= 1
+        return build(self.source.replace(self.old, self.new), arch=self.config.arch)
+
+
+FAULTS = {
+    "no fence before the copies": ("        tmem_fence_after_sync();\n        const uint64 from_a", "        const uint64 from_a", "races"),
+    "one set of columns for all slots": ("scale_columns(slot) +", "0 +", "races"),
+    "an atom is not copied": ("atom < SCALE_B_ATOMS", "atom < SCALE_B_ATOMS - 1", "never written"),
+    "copies after the multiplies": ("scales.copy(at.slot, tmem);", "if (at.slot == 99) scales.copy(at.slot, tmem);", "never written"),
+    "bytes not expected": ("ScaleFactors::SLOT_BYTES));", "ScaleFactors::SLOT_BYTES - 512));", "stops|wrong|races"),
+    "bytes never come": ("ScaleFactors::SLOT_BYTES));", "ScaleFactors::SLOT_BYTES + 512));", "stops"),
+    "a tile that begins inside an atom": ("+ scale_b_step(step) + within", "+ scale_b_step(step)", "wrong"),
+    "one id for all steps": ("INSTRUCTION_DESCRIPTOR + scale_ids(step)", "INSTRUCTION_DESCRIPTOR", "wrong"),
+    "the peer takes the leader's rows": ("+ cta_of_tile() * A_ROWS) / SCALE_ATOM_ROWS", ") / SCALE_ATOM_ROWS", "wrong"),
+    "K is not followed": ("const uint32 along = k_first / SCALE_ATOM_K;", "const uint32 along = 0;", "wrong"),
+    "factors of A for B": ("maps.b, barrier, along, tile.column", "maps.a, barrier, along, tile.column", "stops|wrong"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault: str) -> None:
+    old, new, how = FAULTS[fault]
+    kind = type("Planted", (Changed,), {"old": old, "new": new})
+    config = config_of("mxfp4", "mxfp4", True, 256, 192, stages=2).replace(tile_k=256)
+    m, n, k = 300, 400, 1536
+    a, b = exact_operand(m, k, "mxfp4", 1), exact_operand(n, k, "mxfp4", 2)
+    exact = (a.values() @ b.values().T).astype(np.float32).astype(ml_dtypes.bfloat16)
+    found = set()
+    for seed in range(2):
+        try:
+            result = kind(m, n, k, "mxfp4", "mxfp4", "bf16", "sm_100a", config=config).emulate(a, b, seed=seed, sms=2)
+            found |= {"races"} if result.races else set()
+            found |= set() if np.array_equal(result.d, exact) else {"wrong"}
+        except DeadlockError:
+            found.add("stops")
+        except EmulationError as error:
+            found.add("never written" if "never written" in str(error) else "stops")
+    assert found & set(how.split("|")), found
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------------------
+
+
+def refusal(**changes: Any) -> str:
+    m, n, k = 200, 64, 512
+    a, b = exact_operand(m, k, "mxfp8", 1), exact_operand(n, k, "mxfp8", 2)
+    given: dict[str, Any] = {"a": a.data, "b": b.data, "scale_a": a.scales, "scale_b": b.scales} | changes
+    with pytest.raises(OperandError) as caught:
+        Gemm(m, n, k, "mxfp8", "mxfp8", "bf16", "sm_100a").emulate(given.pop("a"), given.pop("b"), **given)
+    return str(caught.value)
+
+
+DRAWN = "row 0 |   row 32 |   row 64 |   row 96"
+
+
+def test_factors_of_the_wrong_shape_type_or_start_are_refused_with_the_layout_drawn() -> None:
+    right = exact_operand(200, 512, "mxfp8", 1)
+    text = refusal(scale_a=right.factors)
+    assert "scale_a.shape=(200, 16): must be (2, 4, 32, 4, 4); these are the factors as (rows, K / vector)" in text
+    assert DRAWN in text
+    assert "(((32,4),2),((32,4),4)):(((16,4),2048),((0,1),512))" in text
+    text = refusal(scale_b=np.ones((1, 4, 32, 4, 4), np.float32))
+    assert "scale_b.dtype=float32: must be uint8 or float8_e8m0fnu" in text
+    assert DRAWN in text
+    text = refusal(scale_a=right.scales.view(ml_dtypes.float8_e4m3fn))
+    assert "scale_a.dtype=float8_e4m3fn" in text
+    moved = np.zeros(4096 + 32, np.uint8)
+    start = -moved.ctypes.data % 16 + 8
+    moved = moved[start : start + 4096]
+    moved[:] = right.scales.view(np.uint8).reshape(-1)
+    text = refusal(scale_a=moved)
+    assert "must be a multiple of 16 bytes (TMA)" in text
+    assert DRAWN in text
+    holes = np.zeros((2, 4, 32, 4, 8), np.uint8)[..., ::2]
+    text = refusal(scale_a=holes)
+    assert "must be dense" in text
+    assert DRAWN in text
+
+
+def test_missing_or_doubled_factors_are_refused() -> None:
+    assert "scale_b: must be given" in refusal(scale_b=None)
+    assert "scale_a: 2.0 is no array" in refusal(scale_a=2.0)
+    a = exact_operand(200, 512, "mxfp8", 1)
+    assert "which has its factors" in refusal(a=a)
+    assert "quantised to mxfp4, and this GEMM takes mxfp8" in refusal(a=exact_operand(200, 512, "mxfp4", 1), scale_a=None)  # fmt: skip
+    assert "a: shape (512, 200)" in refusal(a=a.data.T)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mxfp8", "e4m3"), "b='e4m3': no kind of tcgen05.mma multiplies it with mxfp8; b may be mxfp8"),
+        (("bf16", "nvfp4"), "a='bf16': no kind of tcgen05.mma multiplies it with nvfp4; a='nvfp4'"),
+        (("nvfp4", "mxfp4"), "b='nvfp4'"),
+        (("nvfp5", "nvfp5"), "no Blackwell kernel"),
+    ],
+)
+def test_formats_that_no_kind_multiplies_are_refused(arguments: tuple[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Gemm(128, 128, 256, *arguments, "bf16", "sm_100a")
+
+
+@pytest.mark.parametrize(
+    ("k", "formats", "message"),
+    [
+        (144, "mxfp8", "must be a multiple of 32: 32 elements share a factor; nearest 128, 160"),
+        (48, "nvfp4", "must be a multiple of 32: 16 elements share a factor, and TMA wants rows"),
+        (0, "mxfp4", "at least one vector"),
+    ],
+)
+def test_a_k_that_vectors_do_not_divide_is_refused(k: int, formats: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Gemm(128, 128, k, formats, formats, "bf16", "sm_100a")
+
+
+def test_hopper_has_no_block_scaling() -> None:
+    with pytest.raises(ConfigError, match="a='mxfp8': this type has no kernel"):
+        Gemm(128, 128, 128, "mxfp8", "mxfp8", "bf16")
+
+
+# -- sources ----------------------------------------------------------------------------------------------------------------------
+
+
+def assert_clean(config: GemmConfig) -> None:
+    made = build(generate(config), arch=config.arch, use_cache=False)
+    resources = made.kernel("stridewright_gemm")
+    assert (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes) == (0, 0, 0), config.name
+    assert made.complaints == ()
+    assert not [line for line in made.log.splitlines() if "warning" in line.lower()]
+
+
+def every_source() -> list[GemmConfig]:
+    """Every format, tile, architecture; all else in turn."""
+    pairs = [*((one, one) for one in FORMATS), *MIXED]
+    found = []
+    for number, (arch, (a, b), tile) in enumerate(itertools.product(("sm_100a", "sm_103a"), pairs, TILES)):
+        config = dataclasses.replace(config_of(a, b, *tile, d=("bf16", "f32", "f16")[number % 3]), arch=arch)
+        config = with_most_stages(config.replace(**turn_of(number), accumulators=2 if tile[2] < 256 else 1), 4)
+        assert config is not None
+        found.append(config)
+    return found
+
+
+def test_a_sample_of_the_sources_is_assembled_without_a_warning() -> None:
+    for config in every_source()[2::13]:
+        assert_clean(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_every_source_is_assembled_without_a_warning(part: int) -> None:
+    for config in every_source()[part::8]:
+        assert_clean(config)
+
+
+def test_the_source_names_the_layouts_of_its_factors() -> None:
+    source = generate(config_of("nvfp4", "nvfp4", True, 256, 256))
+    for text in (
+        "((32,4),(16,4)):((16,4),(0,1))",
+        "(((32,4),2),((16,4),4)):(((16,4),2048),((0,1),512))",
+        "kind::mxf4nvf4.block_scale.block16",
+        "tcgen05.cp.cta_group::2.32x128b.warpx4",
+        "Emulated and assembled; never run on hardware.",
+    ):
+        assert text in source
+    assert "block_scale" not in generate(GemmConfig(arch="sm_100a"))
+
+
+# -- long runs --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{'pair' if tile[0] else 'one'}-{tile[1]}x{tile[2]}")
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_shape_is_right_in_every_tile(format: str, tile: tuple[bool, int, int]) -> None:
+    for number, shape in enumerate(SHAPES):
+        assert_exact(config_of(format, format, *tile, **turn_of(number)), shape, number + 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("a", "b"), MIXED)
+def test_every_mixture_is_right_in_every_tile(a: str, b: str) -> None:
+    for number, tile in enumerate(TILES):
+        for k in (128, 384, 1024):
+            assert_exact(config_of(a, b, *tile, **turn_of(number)), (tile[1] + 72, tile[2] + 40, k), number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_form_is_right_in_any_order_of_completion(format: str) -> None:
+    for seed, tile in itertools.product(range(10), (TILES[0], TILES[2], TILES[6], TILES[7])):
+        accumulators = 2 if tile[2] < 256 else 1
+        config = config_of(format, format, *tile, stages=2 + seed % 2, accumulators=accumulators, **turn_of(seed))
+        assert_exact(config, (2 * tile[1] + 60, 2 * tile[2] + 24, 1056), seed)
+
+
+def test_a_quantised_matrix_knows_its_shape() -> None:
+    a = exact_operand(130, 96, "nvfp4", 1)
+    assert isinstance(a, BlockScaled)
+    assert a.shape == (130, 96)
