@@ -113,6 +113,126 @@ def test_tensors_of_torch_are_ordered_with_their_own_stream() -> None:
             assert float((d.double() - expected).norm() / expected.norm()) < 0.01
 
 
+def test_a_result_given_to_torch_is_ordered_with_torch_s_stream() -> None:
+    """Nothing but PyTorch's current stream orders what comes before and after the launch."""
+    torch: Any = pytest.importorskip("torch")
+    a, b = (torch.randn(rows, 1024, device="cuda").bfloat16() for rows in (1024, 768))
+    bias = torch.randn(768, device="cuda")
+    expected = a.double() @ b.double().t()
+    out = torch.empty(1024, 768, device="cuda", dtype=torch.bfloat16)
+    torch.cuda.synchronize()
+    for _ in range(3):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for options in ({}, {"bias": bias}):
+                fresh = torch.zeros_like(a)
+                torch.cuda._sleep(2_000_000)
+                fresh.copy_(a)
+                gemm(fresh, b, out=out, **options)
+                read = out.double()  # queued right behind: read too early, it is what was there before
+                out.zero_()
+                torch.cuda.current_stream().synchronize()
+                should = expected + bias.double() if options else expected
+                assert float((read - should).norm() / should.norm()) < 0.01
+
+
+def test_torch_captures_calls_from_the_first_on() -> None:
+    torch: Any = pytest.importorskip("torch")
+    a, b = (torch.randn(rows, 320, device="cuda").bfloat16() for rows in (192, 264))
+    out = torch.empty(192, 264, device="cuda", dtype=torch.bfloat16)
+    fused = Gemm(192, 264, 320, activation="relu")
+    plain = Gemm(192, 264, 320)
+    fused.kernel.function()  # modules are loaded before: loading is no work of a stream
+    plain.kernel.function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        plain(a, b, out=out)
+        fused(a, b, out=out)
+    b.copy_(torch.randn(264, 320, device="cuda"))
+    out.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    expected = torch.relu(a.double() @ b.double().t())
+    assert float((out.double() - expected).norm() / expected.norm()) < 0.01
+
+
+def test_arrays_of_numpy_are_ordered_with_a_stream_that_does_not_block() -> None:
+    import cupy
+    import ml_dtypes
+    import numpy as np
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    a, b = (
+        np.random.default_rng(rows).standard_normal((rows, 2048)).astype(ml_dtypes.bfloat16) for rows in (2048, 1024)
+    )
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    for made in (Gemm(2048, 1024, 2048), Gemm(2048, 1024, 2048, d="f32")):
+        for _ in range(3):
+            d = made(a, b, stream=stream)
+            assert np.linalg.norm(d.astype(np.float32) - expected) < 0.01 * np.linalg.norm(expected)
+
+
+def test_the_caller_s_workspace_may_hold_anything() -> None:
+    import cupy
+
+    from stridewright.kernels.config import GemmConfig
+
+    for reduce in ("ordered", "atomic"):
+        config = GemmConfig().replace(tile_n=64, split_kind="split", parts=4, reduce=reduce)
+        made = Gemm(128, 128, 8192, config=config)
+        one = random_buffers(128, 128, 8192, seed=3)
+        mine = cupy.full(made.workspace_bytes, 0xA5, dtype=cupy.uint8)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.Device().synchronize()
+        for _ in range(3):
+            poison(one.d, stream)
+            made(one.a, one.b, out=one.d, workspace=mine, stream=stream)
+            stream.synchronize()
+            assert check_on_gpu(one).passed
+            mine[...] = 0xA5
+            cupy.cuda.Device().synchronize()
+        with pytest.raises(ValueError, match="this launch needs"):
+            made(one.a, one.b, out=one.d, workspace=mine[:-16])
+
+
+def test_launches_captured_with_memory_of_their_own_replay_after_it_is_forgotten() -> None:
+    import cupy
+    import ml_dtypes
+    import numpy as np
+
+    odd = Gemm(96, 104, 77)
+    a, b = (cupy.random.standard_normal((rows, 77), np.float32).astype(ml_dtypes.bfloat16) for rows in (96, 104))
+    out = cupy.zeros((96, 104), ml_dtypes.bfloat16)
+    odd(a, b, out=out)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        odd(a, b, out=out)
+        graph = stream.end_capture()
+    odd._calls = None
+    odd.__dict__.pop("_launch_with", None)
+    gc.collect()
+    trash = [cupy.full(2**16, 255, cupy.uint8) for _ in range(64)]
+    out[...] = 0
+    cupy.cuda.Device().synchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    assert float(cupy.linalg.norm(out.astype(np.float32) - expected) / cupy.linalg.norm(expected)) < 0.01
+    assert len(trash) == 64
+
+
+def test_an_array_that_is_reshaped_in_place_is_refused() -> None:
+    one = random_buffers(320, 512, 256)
+    made = Gemm(320, 512, 256)
+    for _ in range(3):
+        made(one.a, one.b, out=one.d)
+    one.a.shape = (640, 128)
+    with pytest.raises(ValueError, match="shape"):
+        made(one.a, one.b, out=one.d)
+
+
 @pytest.mark.parametrize("shape", [(512, 512, 512), (16, 4096, 4096), (333, 777, 1504)])
 def test_the_next_process_launches_from_the_record(shape: tuple[int, int, int], tmp_path: Any) -> None:
     m, n, k = shape
