@@ -359,7 +359,7 @@ def legend(derivation: Derivation, text: str) -> str:
     return "\n".join([text, *(f"  {number} is {meaning}" for number, meaning in meanings.items() if meaning)])
 
 
-def waves(gemm: BlackwellGemm) -> list[str]:
+def waves(gemm: BlackwellKernel) -> list[str]:
     """How the tiles fall on a B200's multiprocessors, in words, and what the selection's model gives."""
     config = gemm.config
     rows, columns = -(-gemm.m // config.tile.m), -(-gemm.n // config.tile.n)

@@ -61,9 +61,9 @@ def _maps(gemm: Gemm) -> list[str]:
 
 
 def _waves(gemm: Gemm, device: Device) -> list[str]:
-    from .blackwell_gemm import BlackwellGemm, waves
+    from .blackwell_gemm import BlackwellKernel, waves
 
-    if isinstance(gemm, BlackwellGemm):
+    if isinstance(gemm, BlackwellKernel):
         from .cycles_report import modelled_cycles
 
         return [*waves(gemm), *(f"   {line}" for line in modelled_cycles(gemm.config, rung=gemm.rung).lines())]

@@ -82,10 +82,18 @@ def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Viol
             yield Violation(parameter=name, value=size, rule="must be at least 1")
         elif size >= 2**31:
             yield Violation(parameter=name, value=size, rule="must be below 2^31 (TMA coordinates are 32-bit signed)")
-    for name in "ab":
-        dtype = getattr(problem, name)
-        if is_size(problem.k) and dtype in ALL_OPERANDS and padded(stored(dtype, kind_of(problem))):
-            yield from _padded_violations(problem, name)
+    kind = kind_of(problem)
+    of = {name.upper(): getattr(problem, name) for name in "ab" if getattr(problem, name) in ALL_OPERANDS}
+    names = [name for name, dtype in of.items() if padded(stored(dtype, kind))]
+    if names and is_size(problem.k) and problem.k is not None and problem.k % PADDED_K:
+        words = " and ".join(dict.fromkeys(of[name] for name in names))
+        yield Violation(
+            parameter="k",
+            value=problem.k,
+            rule=f"must be a multiple of {PADDED_K}: the copy engine takes rows of {' and '.join(names)} ({words}) in boxes of "
+            f"{PADDED_K} elements (cuTensorMapEncodeTiled)",
+            fix=f"nearest {', '.join(map(str, around(problem.k, PADDED_K)))}: pad with zeros, which changes no result",
+        )
 
 
 def _mixture_violations(problem: Problem, arch: str) -> Iterator[Violation]:
@@ -119,17 +127,6 @@ def _mixture_violations(problem: Problem, arch: str) -> Iterator[Violation]:
             value=repr(problem.d),
             rule=f"is what sums of s8 and u8 are, and a is {problem.a}",
             fix='d="f32"',
-        )
-
-
-def _padded_violations(problem: Problem, name: str) -> Iterator[Violation]:
-    if problem.k is not None and problem.k % PADDED_K:
-        yield Violation(
-            parameter="k",
-            value=problem.k,
-            rule=f"must be a multiple of {PADDED_K}: the copy engine takes rows of {name.upper()} ({getattr(problem, name)}) in "
-            f"boxes of {PADDED_K} elements (cuTensorMapEncodeTiled)",
-            fix=f"nearest {', '.join(map(str, around(problem.k, PADDED_K)))}: pad with zeros, which changes no result",
         )
 
 

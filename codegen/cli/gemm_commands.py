@@ -55,6 +55,9 @@ SizeM = Annotated[int, typer.Argument(metavar="M", help="Rows of A and D.")]
 SizeN = Annotated[int, typer.Argument(metavar="N", help="Rows of B, columns of D.")]
 SizeK = Annotated[int, typer.Argument(metavar="K", help="Columns of A and B.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="Format of A, B and D.")]
+DtypeB = Annotated[
+    str | None, typer.Option("--b-dtype", help="Format of B, where it differs: 8-bit floats mix; Blackwell mixes more.")
+]
 DtypeD = Annotated[str | None, typer.Option("--d-dtype", help="Format of D, where it differs.")]
 MajorA = Annotated[MajorName, typer.Option("--a-major", help="Contiguous dimension of A (M, K).")]
 MajorB = Annotated[MajorName, typer.Option("--b-major", help="Contiguous dimension of B (N, K).")]
@@ -129,34 +132,35 @@ def make_gemm(
     rung: int | None = None,
     options: Options | None = None,
     load: str = "bursts",
+    b_dtype: str | None = None,
 ) -> Gemm:
     """The Gemm of these options; with ``settings`` its configuration is the chosen one with those parameters
-    changed. ``rung`` takes a kernel of the Blackwell ladder.
+    changed. ``rung`` takes a kernel of the Blackwell ladder. ``b_dtype`` is B's format where it is not A's.
     """
     from stridewright.codegen.gemm import Gemm
 
     for name, size in (("m", m), ("n", n)):
         if size < 1:
             raise ValueError(f"{name}={size}: must be at least 1: there is nothing to compute, and nothing to check")
-    from .general_run import RESULTS
+    from .general_run import result_of
 
     changes = parse_settings(settings)
-    from stridewright.kernels.config import GemmConfig
-
-    if options is not None and options.asks_for_more and (rung is not None or GemmConfig(arch=arch).on_blackwell):
-        raise ValueError(
-            f"what is fused, scaled, batched or grouped has no kernel for {arch}{'' if rung is None else f', rung {rung}'} yet: "
-            "without those options, or with --arch sm_90a, it works"
-        )
     if rung is not None:
+        if options is not None and options.asks_for_more:
+            raise ValueError(
+                f"--rung {rung}: the ladder's kernels compute a @ b.T as it is; what is fused, scaled, batched or grouped works without --rung"
+            )
+        if b_dtype not in (None, dtype):
+            raise ValueError(f"--b-dtype {b_dtype}: a rung's operands have one format, {dtype}")
         return ladder_rung(rung, (m, n, k), dtype, d_dtype, (a_major, b_major), arch, changes)
     own = {} if options is None else options.of_the_gemm()
     if options is not None and options.asks_for_more and not own:
         own["group_by"] = options.group_by  # whatever is named makes a Gemm that takes a bias and the like
     if load != "bursts":
         own["load"] = load
-    wanted = d_dtype or RESULTS.get(dtype, dtype)
-    new = functools.partial(Gemm, m, n, k, dtype, dtype, wanted, arch, a_major, b_major, **own)
+    formats = (dtype, b_dtype or dtype)
+    wanted = d_dtype or result_of(*formats)
+    new = functools.partial(Gemm, m, n, k, *formats, wanted, arch, a_major, b_major, **own)
     made = new()
     return new(config=made.config.replace(**changes)) if changes else made
 
@@ -193,6 +197,7 @@ def gemm(
     n: SizeN,
     k: SizeK,
     dtype: Dtype = "bf16",
+    b_dtype: DtypeB = None,
     d_dtype: DtypeD = None,
     a_major: MajorA = MajorName.K,
     b_major: MajorB = MajorName.K,
@@ -239,7 +244,7 @@ def gemm(
     )  # fmt: skip
     majors = (a_major.value, b_major.value)
     run = gemm_run.run(
-        lambda: make_gemm(m, n, k, dtype, d_dtype, *majors, chosen_arch, settings, rung, options),
+        lambda: make_gemm(m, n, k, dtype, d_dtype, *majors, chosen_arch, settings, rung, options, b_dtype=b_dtype),
         options=options,
         where=where,
         values=values.value,
@@ -262,6 +267,7 @@ def emit(
     n: SizeN,
     k: SizeK,
     dtype: Dtype = "bf16",
+    b_dtype: DtypeB = None,
     d_dtype: DtypeD = None,
     a_major: MajorA = MajorName.K,
     b_major: MajorB = MajorName.K,
@@ -277,7 +283,18 @@ def emit(
 ) -> None:
     """Write the generated CUDA source; with --ptx and --cubin also what it compiles to."""
     made = make_gemm(
-        m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung, load=load.value
+        m,
+        n,
+        k,
+        dtype,
+        d_dtype,
+        a_major.value,
+        b_major.value,
+        arch or "sm_90a",
+        settings,
+        rung,
+        load=load.value,
+        b_dtype=b_dtype,
     )
     if output is None:
         if cubin:
@@ -324,6 +341,7 @@ def explain(
     n: SizeN,
     k: SizeK,
     dtype: Dtype = "bf16",
+    b_dtype: DtypeB = None,
     d_dtype: DtypeD = None,
     a_major: MajorA = MajorName.K,
     b_major: MajorB = MajorName.K,
@@ -340,7 +358,18 @@ def explain(
     from stridewright.codegen.speed_of_light import device_named
 
     made = make_gemm(
-        m, n, k, dtype, d_dtype, a_major.value, b_major.value, arch or "sm_90a", settings, rung, load=load.value
+        m,
+        n,
+        k,
+        dtype,
+        d_dtype,
+        a_major.value,
+        b_major.value,
+        arch or "sm_90a",
+        settings,
+        rung,
+        load=load.value,
+        b_dtype=b_dtype,
     )
     try:
         explanation = made.explain(device_named(device))

@@ -350,8 +350,9 @@ def show(run: Run, reason: str, out: Console) -> None:
 
     gemm = run.gemm
     problem = gemm.config.problem
+    operands = problem.a if problem.a == problem.b else f"{problem.a} x {problem.b}"
     out.print(
-        f"D[{gemm.m},{gemm.n}] = A[{gemm.m},{gemm.k}] B[{gemm.n},{gemm.k}]^T, {problem.a} -> {problem.d}", markup=False
+        f"D[{gemm.m},{gemm.n}] = A[{gemm.m},{gemm.k}] B[{gemm.n},{gemm.k}]^T, {operands} -> {problem.d}", markup=False
     )
     line("kernel", gemm.config.name)
     used = _resources(gemm)

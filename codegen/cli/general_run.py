@@ -20,8 +20,17 @@ from stridewright.kernels.fusion import Fusion
 if TYPE_CHECKING:
     from stridewright.codegen.general import GeneralGemm
 
-RESULTS = {"tf32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
-"""The format of D where it is not given, by that of A; else it is A's."""
+RESULTS = {"bf16": "bf16", "f16": "f16", "tf32": "f32", "s8": "s32", "u8": "s32"}
+"""The format of D where it is not given, by that of A; else it is bf16."""
+
+
+def result_of(a: str, b: str) -> str:
+    """The format of D where it is not given: that of 16-bit operands, f32 of tf32, s32 of integers, bf16 of smaller floats.
+
+    >>> result_of("e4m3", "e5m2"), result_of("s8", "u8"), result_of("s8", "f16")
+    ('bf16', 's32', 'f16')
+    """
+    return b if b in ("bf16", "f16") else RESULTS.get(a, "bf16")
 
 
 @dataclass(frozen=True)

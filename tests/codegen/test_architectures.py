@@ -12,23 +12,32 @@ from stridewright.codegen.blackwell_gemm import RungGemm
 from stridewright.codegen.cli import app
 from stridewright.kernels.config import ConfigError, GemmConfig
 
+ADDED = [["--bias", "n"], ["--with-c"], ["--with-alpha"], ["--scales", "row"], ["--aux"], ["--amax"]]
+LACKING = [["--batch", "2"], ["--groups", "2"], ["--gated"], ["--scales", "block"]]
 
-@pytest.mark.parametrize(
-    "options", [["--bias", "n"], ["--with-c"], ["--with-alpha"], ["--scales", "row"], ["--aux"], ["--amax"]]
-)
-@pytest.mark.parametrize("rung", [[], ["--rung", "3"]], ids=["chosen", "rung"])
-def test_what_blackwell_s_kernels_lack_is_refused_on_the_command_line(options: list[str], rung: list[str]) -> None:
-    done = CliRunner().invoke(app, ["gemm", "64", "64", "64", "--arch", "sm_100a", *options, *rung])
+
+@pytest.mark.parametrize("options", ADDED, ids=" ".join)
+def test_both_architectures_take_what_is_added_and_scaled(options: list[str]) -> None:
+    for arch in ("sm_90a", "sm_100a"):
+        done = CliRunner().invoke(app, ["gemm", "64", "64", "64", "--arch", arch, "--on", "emulator", *options])
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("options", LACKING, ids=" ".join)
+def test_what_blackwell_s_kernels_lack_is_refused_on_the_command_line(options: list[str]) -> None:
+    done = CliRunner().invoke(app, ["gemm", "64", "64", "256", "--arch", "sm_100a", "--on", "emulator", *options])
+    assert done.exit_code == 2, done.output
+    assert "have no Blackwell kernel" in done.output
+
+
+@pytest.mark.parametrize("options", ADDED, ids=" ".join)
+def test_a_rung_computes_a_plain_product(options: list[str]) -> None:
+    done = CliRunner().invoke(app, ["gemm", "64", "64", "64", "--arch", "sm_100a", "--rung", "3", *options])
     assert done.exit_code == 2
-    assert "has no kernel for sm_100a" in done.output
-
-
-@pytest.mark.parametrize("name", ["c", "bias"])
-def test_an_array_to_add_is_refused_by_name(name: str) -> None:
-    gemm = Gemm(64, 64, 64, arch="sm_100a")
+    assert "--rung 3: the ladder's kernels compute a @ b.T as it is" in done.output
     a = np.zeros((64, 64), ml_dtypes.bfloat16)
-    with pytest.raises(ConfigError, match=f"{name}=given: this epilogue has no kernel for sm_100a yet"):
-        gemm.emulate(a, a, **{name: a})
+    with pytest.raises(ConfigError, match="rung=3: the ladder's kernels compute"):
+        RungGemm(3, 64, 64, 64).emulate(a, a, c=a, beta=1.0)
 
 
 def test_an_architecture_that_is_not_the_configuration_s_is_refused() -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 
 import ml_dtypes
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from stridewright import Gemm
 from stridewright.codegen.bind import OperandError
@@ -19,6 +21,7 @@ from stridewright.codegen.blackwell_gemm import BlackwellGemm
 from stridewright.codegen.blackwell_general import BlackwellGeneralGemm
 from stridewright.codegen.blackwell_operands import packed_length
 from stridewright.codegen.breadth import Case, Recipe
+from stridewright.codegen.cli import app
 from stridewright.codegen.small_floats import pack, small_float
 from stridewright.codegen.tensors import numpy_type
 from stridewright.kernels.config import ConfigError
@@ -193,6 +196,36 @@ def test_what_has_no_kernel_is_refused_with_what_works(options: dict[str, object
     with pytest.raises(ConfigError) as error:
         Gemm(**{"m": 64, "n": 64, "k": 128, "arch": "sm_100a", **options})  # type: ignore[arg-type]
     assert refusal in str(error.value), str(error.value)
+
+
+def test_the_command_line_takes_every_format() -> None:
+    run = CliRunner().invoke
+    common = ["--arch", "sm_100a", "--on", "emulator"]
+    for options, name in (
+        (["72", "40", "64", "--dtype", "e4m3", "--b-dtype", "e5m2", "--d-dtype", "f32", "--bias", "n", "--with-c"], "e4m3xe5m2_f32"),
+        (["72", "40", "107", "--dtype", "u8", "--values", "integers", "--with-alpha", "--d-dtype", "s8"], "u8_s8"),
+        (["72", "40", "128", "--dtype", "e2m1", "--scales", "row", "--activation", "relu"], "e2m1_bf16"),
+        (["72", "40", "64", "--dtype", "s8", "--b-dtype", "f16"], "s8xf16_f16"),
+        (["40", "64", "64", "--dtype", "tf32", "--set", "stationary=1", "--set", "pair=0", "--set", "tile_m=32", "--set", "tile_n=64"], "tf32_f32_ws32x64"),
+    ):  # fmt: skip
+        result = run(app, ["gemm", *options, *common, "--json"])
+        assert result.exit_code == 0, result.output
+        report = json.loads(
+            result.output.splitlines()[-1]
+            if result.output.count("\n") < 3
+            else result.output[result.output.index("{") :]
+        )
+        assert report["name"].startswith(f"sm_100a_{name}")
+        assert report["races"] == []
+        assert report["relative_error"] < 0.01
+    assert "kind::f8f6f4" in run(app, ["emit", "64", "64", "128", "--arch", "sm_103a", "--dtype", "e3m2"]).output
+    explained = run(
+        app, ["explain", "64", "64", "64", "--arch", "sm_100a", "--dtype", "e4m3", "--b-dtype", "bf16"]
+    ).output
+    assert "A in tensor memory, through registers" in explained
+    refused = run(app, ["gemm", "64", "64", "64", "--dtype", "bf16", "--b-dtype", "e4m3", *common])
+    assert refused.exit_code == 2
+    assert "exchange the operands" in refused.output
 
 
 def test_a_major_that_no_kernel_reads_is_copied_on_request() -> None:

@@ -59,7 +59,7 @@ class FakeGemm:
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
-    monkeypatch.setattr(gemm_commands, "make_gemm", lambda *options: FakeGemm(**given))
+    monkeypatch.setattr(gemm_commands, "make_gemm", lambda *options, **named: FakeGemm(**given))
 
 
 GEMM = ("gemm", "16", "24", "8", "--on", "emulator")
