@@ -315,7 +315,11 @@ def kinds_of(a: Any, b: Any) -> tuple[str, str]:
 def multiply(a: Any, b: Any, out: Any = None, stream: Any = None, arch: str = "sm_100a") -> Any:
     """``a @ b.T`` on the current GPU, sizes, formats and majors read from the arrays; the Gemm for them is made once."""
     from .general_call import _RESULTS, _format, _result_of
+    from .general_call import multiply as general
+    from .quantise import BlockScaled
 
+    if isinstance(a, BlockScaled) or isinstance(b, BlockScaled):
+        return general(a, b, out, stream, arch=arch)
     (m, k), (n, _) = (tuple(int(size) for size in array.shape) for array in (a, b))
     formats = _format(a, "a", None, False), _format(b, "b", None, False)
     # 8-bit operands beside 16-bit ones become theirs.

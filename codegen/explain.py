@@ -49,6 +49,8 @@ def _maps(gemm: Gemm) -> list[str]:
     named: list[tuple[str, TensorMap | None]] = [("A", maps.a), ("B", maps.b), ("D", maps.d)]
     if maps.d_tail is not maps.d:
         named.append(("D, last panel of a tile", maps.d_tail))
+    if gemm.config.on_blackwell and gemm.derivation.scales is not None:  # type: ignore[attr-defined]
+        named += zip(("factors of A", "factors of B"), gemm.derivation.scale_maps(gemm.m, gemm.n, gemm.k), strict=True)  # type: ignore[attr-defined]
     lines = []
     for name, tensor_map in named:
         if tensor_map is None:

@@ -6,7 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stridewright.layout.hardware.scale_factors import SCALED_TYPES
+
 from .bind import OperandError
+from .quantise import BlockScaled
 
 if TYPE_CHECKING:
     from .calls import Table
@@ -21,6 +24,7 @@ _FORMATS = {
     "int8": "s8",
 }
 _RESULTS = {"bf16": "bf16", "f16": "f16", "tf32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
+_SUB_BYTE = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 _OF_THE_GEMM = ("activation", "gated", "expression", "promote", "groups", "group_by", "relayout")
 
 
@@ -42,23 +46,29 @@ def multiply(
     """The product of arrays of any format, in the order ``act(alpha * acc + beta * c + bias) * scale_d``.
 
     ``d``: the result's format (bf16, f16, f32, e4m3, e5m2, s8, s32); by default that of ``out``, or a's (f32 of tf32, bf16 of
-    8-bit floats, s32 of s8). ``a_format``, ``b_format``: what bytes (uint8) mean. ``tf32``: float32 operands are rounded to 10
+    8-bit floats, s32 of s8). ``a_format``, ``b_format``: what bytes (uint8) mean, or elements that have scale factors ("mxfp8",
+    "nvfp4"); matrices of :func:`.quantise.quantise` say it themselves. ``tf32``: float32 operands are rounded to 10
     fraction bits, which must be allowed. Three dimensions are a batch. ``options`` are those of :class:`Gemm` (activation,
     gated, expression, promote, groups, group_by, relayout) and of its call (c, bias, alpha, beta, aux, amax, scales, offsets,
     workspace). The launch is kept in ``table``, too, as one of a call that asked for ``asked``.
     Raises OperandError, ConfigError and LaunchError.
     """
     shapes = [tuple(int(size) for size in getattr(array, "shape", ())) for array in (a, b)]
-    if any(len(shape) not in (2, 3) for shape in shapes) or shapes[0][-1] != shapes[1][-1]:
-        raise OperandError(
-            f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), or a batch of them, for d = a @ b.T"
-        )
+    wrong_shapes = OperandError(
+        f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), or a batch of them, for d = a @ b.T"
+    )
+    said = a_format is not None or b_format is not None
+    if any(len(shape) not in (2, 3) for shape in shapes) or (shapes[0][-1] != shapes[1][-1] and not said):
+        raise wrong_shapes
     formats = (_format(a, "a", a_format, tf32), _format(b, "b", b_format, tf32))
-    wanted = d or (_result_of(out) if out is not None else _RESULTS[formats[0]])
+    k, of_b = (_elements(array, dtype) for array, dtype in zip((a, b), formats, strict=True))
+    if k != of_b:
+        raise wrong_shapes
+    wanted = d or (_result_of(out) if out is not None else _RESULTS.get(formats[0], "bf16"))
     own = {name: options.pop(name) for name in _OF_THE_GEMM if name in options}
     if "groups" not in own and 3 in map(len, shapes):
         own["batch"] = next(shape[0] for shape in shapes if len(shape) == 3)
-    made = _made(shapes[0][-2], shapes[1][-2], shapes[0][-1], *formats, wanted, arch, tuple(sorted(own.items())))
+    made = _made(shapes[0][-2], shapes[1][-2], k, *formats, wanted, arch, tuple(sorted(own.items())))
     from .general import GeneralGemm
 
     if arch != "sm_90a" or not (options or isinstance(made, GeneralGemm)):
@@ -76,9 +86,18 @@ def _made(m: int, n: int, k: int, a: str, b: str, d: str, arch: str, own: tuple[
     return Gemm(m, n, k, a, b, d, arch, **dict(own))
 
 
+def _elements(array: Any, dtype: str) -> int:
+    """Elements of K: of packed bytes as many as they hold."""
+    length = int(array.shape[-1])
+    bits = _SUB_BYTE.get(SCALED_TYPES[dtype].element if dtype in SCALED_TYPES else dtype, 8)
+    return length * 8 // bits if str(getattr(array, "dtype", "")).removeprefix("torch.") == "uint8" else length
+
+
 def _format(array: Any, name: str, said: str | None, tf32: bool) -> str:
     if said is not None:
         return said
+    if isinstance(array, BlockScaled):
+        return array.format.name
     dtype = str(getattr(array, "dtype", "")).removeprefix("torch.")
     found = _FORMATS.get(dtype)
     if found is None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Literal, get_args
 
+from stridewright.layout.hardware.scale_factors import SCALED_TYPES
+
 from .fusion import Fusion
 
 ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a")
@@ -386,6 +388,8 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
         dtype = getattr(problem, operand)
         if dtype not in formats:
             hint = 'f32 operands are multiplied as "tf32" (10 fraction bits)' if dtype == "f32" else ""
+            if dtype in SCALED_TYPES:
+                hint = "factors of blocks of K are multiplied by Blackwell's tensor cores: arch='sm_100a'"
             yield Violation(
                 parameter=operand,
                 value=repr(dtype),

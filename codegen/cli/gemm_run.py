@@ -243,10 +243,15 @@ def _run_general(done: Run, gemm: GeneralGemm, options: Options, values: str, se
     """What goes beyond a plain product: drawn, run and checked by ``general_run``."""
     from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
 
-    from . import general_run
+    from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
+
+    from . import general_run, scaled_run
 
     try:
-        found = general_run.run(gemm, options, done.where, values, seed)
+        if isinstance(gemm, BlackwellScaledGemm):
+            found = scaled_run.run(gemm, options, done.where, values, seed)
+        else:
+            found = general_run.run(gemm, options, done.where, values, seed)
     except UnsupportedInstruction:
         raise
     except EmulationError as error:

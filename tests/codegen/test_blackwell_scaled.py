@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from stridewright import Gemm
+from stridewright import Gemm, gemm
 from stridewright.codegen.bind import OperandError
 from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
 from stridewright.codegen.blackwell_select import with_most_stages
 from stridewright.codegen.blackwell_source import generate
 from stridewright.codegen.build import Build, build
+from stridewright.codegen.cli import app
 from stridewright.codegen.emulator import EmulationError
 from stridewright.codegen.emulator.errors import DeadlockError
+from stridewright.codegen.launch import LaunchError
 from stridewright.codegen.quantise import BlockScaled, quantise
+from stridewright.codegen.tensors import empty, of_numpy
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem
 
 from .scaled_cases import (
@@ -310,8 +315,72 @@ def test_a_k_that_vectors_do_not_divide_is_refused(k: int, formats: str, message
 
 
 def test_hopper_has_no_block_scaling() -> None:
-    with pytest.raises(ConfigError, match="a='mxfp8': this type has no kernel"):
+    with pytest.raises(ConfigError, match=r"a='mxfp8': this type has no kernel.*arch='sm_100a'"):
         Gemm(128, 128, 128, "mxfp8", "mxfp8", "bf16")
+
+
+# -- by other ways ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_function_takes_quantised_matrices_and_bytes() -> None:
+    a, b = exact_operand(64, 128, "nvfp4", 1), exact_operand(32, 128, "nvfp4", 2)
+    with pytest.raises(LaunchError, match="no GPU to run sm_100a on"):
+        gemm(a, b, arch="sm_100a")
+    said = {"a_format": "nvfp4", "b_format": "nvfp4"}
+    with pytest.raises(LaunchError, match="no GPU to run sm_100a on"):
+        gemm(a.data, b.data, arch="sm_100a", scale_a=a.scales, scale_b=b.scales, alpha=0.5, **said)
+    with pytest.raises(OperandError, match=r"they must be \(M, K\) and \(N, K\)"):
+        gemm(a, exact_operand(32, 64, "nvfp4", 2), arch="sm_100a")
+
+
+def test_the_launch_has_the_emulator_s_maps() -> None:
+    """The tensor maps of the factors stand third and fourth, whoever launches."""
+    m, n, k = 200, 72, 416
+    a, b = exact_operand(m, k, "mxfp4", 1), exact_operand(n, k, "mxfp4", 2)
+    made = gemm_of(config_of("mxfp4", "mxfp4", *TILES[1]), (m, n, k))
+    given = made.collect(of_numpy, a, b, None, {})
+    assert given.scale_a is not None
+    emulated = made.emulated_arguments(given, given.a, given.b, empty((m, n), "bf16", given.a.tensor))
+    maps = made.derivation.scale_maps(m, n, k)
+    assert [one.map for one in emulated[2:4]] == list(maps)
+    on_device = made.arguments_beside(given, lambda tensor_map, tensor: (tensor_map, tensor.address))
+    assert on_device == [(maps[0], given.scale_a.address), (maps[1], given.scale_b.address)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--dtype", "nvfp4"],
+        ["--dtype", "mxfp8", "--values", "integers", "--d-dtype", "f32"],
+        ["--dtype", "mxfp4", "--with-alpha", "--with-c", "--bias", "n", "--activation", "relu"],
+        ["--dtype", "mxfp8", "--b-dtype", "mxfp6_e3m2"],
+    ],
+)
+def test_the_command_line_runs_block_scaled_products(options: list[str]) -> None:
+    result = CliRunner().invoke(
+        app, ["gemm", "136", "72", "384", "--arch", "sm_100a", "--on", "emulator", "--json", *options]
+    )
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0, report
+    assert report["checked"] is True
+    assert report["races"] == 0 or report["races"] == []
+    assert report["relative_error"] < 0.004
+
+
+def test_the_command_line_refuses_in_words() -> None:
+    words = ["gemm", "136", "72", "384", "--arch", "sm_100a", "--on", "emulator", "--dtype", "mxfp8"]
+    result = CliRunner().invoke(app, [*words, "--scales", "row"])
+    assert result.exit_code == 2
+    assert "--scales: is not served with block-scaled formats" in result.output
+    result = CliRunner().invoke(app, ["gemm", "136", "72", "100", "--arch", "sm_100a", "--dtype", "mxfp8"])
+    assert result.exit_code == 2
+    assert "must be a multiple of 32" in result.output
+
+
+def test_the_explanation_names_the_factors_maps() -> None:
+    text = Gemm(300, 128, 512, "mxfp8", "mxfp8", "bf16", "sm_100a").explain()
+    assert "factors of A: dims (256, 4, 3), strides (512, 2048) bytes" in text
+    assert "Scale factors" in text
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------------------
