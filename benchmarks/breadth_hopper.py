@@ -195,8 +195,9 @@ def configurations(problem: Any, fusion: Any, promote: int = 0) -> list[Any]:
     found = [first]
     if promote:
         shapes = [
-            {"tile_m": 128, "tile_n": 128, "cluster_m": cluster_m, "cluster_n": cluster_n}
+            {"tile_m": 128, "tile_n": 128, "cluster_m": cluster_m, "cluster_n": cluster_n, "accumulators": sets}
             for cluster_m, cluster_n in ((1, 1), (2, 1), (1, 2))
+            for sets in ((1, 2) if promote == 128 else (1,))
         ]
     else:
         shapes = [

@@ -117,7 +117,7 @@ def _draw_config(random: np.random.Generator) -> GemmConfig:
         problem=Problem(a=a, b=b, d=one_of(*_FORMATS[a]), a_major=majors[0], b_major=majors[1], form=form),
         fusion=fusion,
     )
-    return config.replace(
+    config = config.replace(
         tile_m=one_of(64, 64, 128, 128, 192, 256),
         tile_n=one_of(8, 16, 32, 48, 64, 64, 96, 128, 128, 136, 192),
         tile_k=one_of(128, 128, 64) // element_bytes(a),
@@ -135,6 +135,10 @@ def _draw_config(random: np.random.Generator) -> GemmConfig:
         store=one_of("tma", "direct"),
         promote=promote,
     )
+    overlapped = config.replace(accumulators=2)
+    if promote == config.tile.k and random.random() < 0.5 and not overlapped.violations():
+        return overlapped
+    return config
 
 
 def draw_case(random: np.random.Generator, recipe: Recipe, most: tuple[int, int, int] = (150, 150, 300)) -> Case:

@@ -57,6 +57,8 @@ def _variants(config: GemmConfig) -> list[str]:
     if config.fusion.gated:
         epilogue = "epilogue_gated.cuh"
     multiply = "multiply_promoted.cuh" if config.pipeline.promote else "multiply.cuh"
+    if config.pipeline.accumulators > 1:
+        multiply = "multiply_overlapped.cuh"
     if config.problem.form == "groups_k":
         multiply = "multiply_groups.cuh"
     return [

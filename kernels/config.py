@@ -81,7 +81,8 @@ class Pipeline(_WholeNumbers):
     """Elements of K after which the tensor core's sums are added to float32 ones, a multiple of ``tile.k``; 0: never.
     Sums of 8-bit floats keep 13 bits in the tensor core (measured on an H200), float32 ones 23."""
     accumulators: int = 1
-    """Accumulators in tensor memory (Blackwell): with 2, one is stored while the next tile goes into the other."""
+    """Accumulators in tensor memory (Blackwell): with 2, one is stored while the next tile goes into the other. On Hopper, sets
+    of partial sums of a promoted product: with 2, one is added to the float32 sums while the next slot goes into the other."""
     a_in: AIn = "shared"
     """Where the multiply reads A (Blackwell): in ``"shared"`` memory; in ``"tensor"`` memory, to which each slot is copied; or
     there after a warpgroup took it through ``"registers"``, where 8-bit elements become B's 16-bit format."""
@@ -242,6 +243,7 @@ class GemmConfig:
         for operand, hint in (("a", pipeline.hint_a), ("b", pipeline.hint_b)):
             text += "" if hint == "none" else f"_{operand}{hint}"
         text += f"_promote{pipeline.promote}" if pipeline.promote else ""
+        text += f"_accumulators{pipeline.accumulators}" if pipeline.accumulators != 1 else ""
         text += f"_{self.problem.form}" if self.problem.form != "one" else ""
         text += f"_{self.fusion.name}" if self.fusion.uses_terms else ""
         if self.schedule.producer_registers:
@@ -334,7 +336,20 @@ _SHORT_NAMES = {
     "buffers": ("epilogue", "buffers"),
 }
 _PARTS = ("arch", "problem", "tile", "pipeline", "cluster", "schedule", "split", "epilogue", "fusion", "specialize")
-_NO_NUMBERS = ("a_in", "launch", "pair", "store", "schedule_kind", "swap", "stationary", "order", "hint_a", "hint_b", "split_kind", "reduce")
+_NO_NUMBERS = (
+    "a_in",
+    "launch",
+    "pair",
+    "store",
+    "schedule_kind",
+    "swap",
+    "stationary",
+    "order",
+    "hint_a",
+    "hint_b",
+    "split_kind",
+    "reduce",
+)
 _PART_TYPES = {
     "problem": Problem,
     "tile": Tile,

@@ -109,7 +109,9 @@ def most_accumulators(config: GemmConfig) -> int:
     """
     if config.pipeline.promote:
         most = _most_beside_terms(config)
-        return min(MAXIMUM_ACCUMULATORS_PROMOTED, most if most >= MAXIMUM_ACCUMULATORS_TERMS[2] else most // 2)
+        two_sets = config.pipeline.accumulators > 1 or config.cluster != Cluster()
+        enough = MAXIMUM_ACCUMULATORS_TERMS[1 if two_sets else 2]
+        return min(MAXIMUM_ACCUMULATORS_PROMOTED, most if most >= enough else most // 2)
     if uses_terms(config):
         return _most_beside_terms(config)
     if config.schedule.consumers == 3:
@@ -126,8 +128,9 @@ def most_accumulators(config: GemmConfig) -> int:
 def _most_beside_terms(config: GemmConfig) -> int:
     """The same beside what finishing a sum needs: addresses of C, of scales, of what is written beside D."""
     fusion = config.fusion
-    addresses = sum(map(bool, (fusion.c, fusion.aux, fusion.amax, fusion.scale_a, fusion.scale_b)))
-    most = MAXIMUM_ACCUMULATORS_TERMS[min(addresses, 4)]
+    # Scales of blocks, of both operands, are gone when sums are finished: they count as one.
+    addresses = sum(map(bool, (fusion.c, fusion.aux, fusion.amax, fusion.scale_a, fusion.scale_b == "row")))
+    most = MAXIMUM_ACCUMULATORS_TERMS[min(addresses + (config.schedule.order == "hilbert" and addresses > 2), 4)]
     if config.problem.form != "one" or config.schedule.order == "hilbert":
         most = min(most, MAXIMUM_ACCUMULATORS_TERMS[1])
     if config.schedule.consumers == 3:
@@ -264,7 +267,6 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
         config = dataclasses.replace(config, problem=plain_problem, fusion=Fusion())
         problem = plain_problem
     for name, value, plain in (
-        ("accumulators", config.pipeline.accumulators, 1),
         ("pair", config.cluster.pair, False),
         ("stationary", bool(schedule.stationary), False),
         ("a_in", config.pipeline.a_in, "shared"),
@@ -277,6 +279,15 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
                 rule="is a parameter of the Blackwell kernels",
                 fix=f"leave it at {plain!r}, or take arch='sm_100a'",
             )
+    if config.pipeline.accumulators != 1 and not (
+        config.pipeline.accumulators == 2 and config.pipeline.promote == tile.k and sharers(config) > 1
+    ):
+        yield Violation(
+            parameter="accumulators",
+            value=config.pipeline.accumulators,
+            rule="must be 1, or 2 sets of partial sums where cooperating consumers promote them after every slot (promote=tile_k)",
+            fix="leave it at 1, or take arch='sm_100a', where it counts accumulators in tensor memory",
+        )
     if schedule.kind not in ("cooperative", "pingpong"):
         yield Violation(parameter="schedule", value=repr(schedule.kind), rule='must be "cooperative" or "pingpong"')
     elif schedule.kind == "pingpong" and schedule.consumers != 2:

@@ -267,3 +267,23 @@ def test_scales_of_blocks_go_with_their_blocks_where_a_part_of_k_begins_within_o
     should = expected(scaled_a, scaled_b, "f32")
     within(run.d, should.d, should.allowed)
     assert run.races == ()
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_two_sets_of_partial_sums_take_turns_through_any_number_of_blocks(blocks: int, scaled: bool) -> None:
+    random = np.random.default_rng(blocks)
+    m, n, k = 140, 72, 128 * blocks - 16
+    left, right = (random.integers(0, 256, (rows, k), dtype=np.uint8) & 0xBF for rows in (m, n))
+    scale_a = random.uniform(0.5, 2.0, (m, blocks)).astype(np.float32)
+    scale_b = random.uniform(0.5, 2.0, (1, blocks)).astype(np.float32)
+    fusion = Fusion(scale_a="block", scale_b="block") if scaled else Fusion()
+    config = GemmConfig(fusion=fusion).replace(tile_m=128, tile_n=64, tile_k=128, stages=3, promote=128, accumulators=2)
+    scales = {"scale_a": scale_a, "scale_b": scale_b} if scaled else {}
+    run = Gemm(m, n, k, "e4m3", "e4m3", "bf16", config=config).emulate(left, right, sms=2, **scales)
+    ones = np.ones_like(scale_a) if not scaled else scale_a, np.ones_like(scale_b) if not scaled else scale_b
+    scaled_a = widened(left, "e4m3") * np.repeat(ones[0], 128, 1)[:, :k]
+    scaled_b = widened(right, "e4m3") * np.repeat(ones[1], 128, 1)[:, :k]
+    should = expected(scaled_a, scaled_b, "bf16")
+    within(run.d.astype(np.float64), should.d, should.allowed)
+    assert run.races == ()
