@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stridewright.kernels.blackwell_rules import MAXIMUM_STAGES, SLOT_DEPTHS, TILE_ROWS
+from stridewright.kernels.blackwell_types import result_bytes
 from stridewright.kernels.config import GemmConfig, Problem
 
 from .blackwell_select import SMS, modelled_clocks, with_most_stages
@@ -37,7 +38,9 @@ def cores(
     """
     left_out = Rejections() if rejected is None else rejected
     m, n, k = sizes_of(problem)
-    base = GemmConfig(arch=arch, problem=problem).replace(store="direct" if n % 8 else "tma", stages=1)
+    base = GemmConfig(arch=arch, problem=problem).replace(
+        store="direct" if n * result_bytes(problem) % 16 else "tma", stages=1
+    )
     for pair in (False, True):
         for tile_m in TILE_ROWS[2 if pair else 1]:
             for tile_k in depths:

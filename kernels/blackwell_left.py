@@ -37,6 +37,11 @@ CONVERTING_THREADS = 128
 """Of the warpgroup that takes A through registers."""
 
 
+REGISTERS = {"FEW": 80, "CONVERT": 152, "EPILOGUE": 240}
+"""Registers a thread of the three warpgroups where A goes through registers: those that copy, multiply and schedule, those
+that take A, the epilogue. An SM has 65536, and 128 threads each take 60416 of them."""
+
+
 @dataclass(frozen=True)
 class TensorA:
     """A's slots in tensor memory."""
@@ -189,6 +194,7 @@ def left_step(derivation: Derivation) -> Step:
         ]
         words = CHUNK_BYTES // 4 * (2 if converted and derivation.a.bits == 8 else 1)
         constants += [
+            *(Constant("int", f"{who}_REGISTERS", count) for who, count in REGISTERS.items()),
             Constant("int", "A_WORDS", words),
             Constant("int", "A_STORED", left.stored),
             Constant("int", "A_STORES", left.columns // left.stored),

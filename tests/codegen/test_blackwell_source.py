@@ -14,6 +14,9 @@ from stridewright.codegen.blackwell_source import generate, used
 from stridewright.codegen.build import Build, build
 from stridewright.kernels.blackwell_ladder import rungs
 from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
+
+from .blackwell_cases import CONVERTED, TYPES, depth_of
 
 RUNGS = range(10)
 FORMS = [(False, 64), (False, 128), (True, 128), (True, 256)]
@@ -144,6 +147,48 @@ def every_form(arch: str = "sm_100a") -> list[GemmConfig]:
 
 def test_a_sample_of_all_tiles_is_assembled_without_a_warning() -> None:
     assert build_all(every_form()[5::61]) >= 8
+
+
+EVERYTHING = Fusion(
+    alpha=True, c="bf16", bias="n", bias_format="f16", activation="gelu", aux=True, amax=True, scale_a="row", scale_b="row",
+    scale_d=True,
+)  # fmt: skip
+
+
+def every_typed_form(arch: str = "sm_100a") -> list[GemmConfig]:
+    """Every mixture of formats, the widest tile of every form of a multiply, plain and with all that is fused."""
+    found = []
+    forms = [
+        *({"pair": pair, "tile_m": m} for pair, m in FORMS),
+        *({"stationary": True, "tile_m": m} for m in (32, 64, 128)),
+    ]
+    forms += [{"a_in": "tensor"}, {"a_in": "tensor", "pair": True, "tile_m": 256}, {"a_in": "registers"}]
+    for number, (types, form, fusion) in enumerate(
+        itertools.product((*TYPES, *CONVERTED), forms, (Fusion(), EVERYTHING))
+    ):
+        a, b, results = types
+        problem = Problem(a=a, b=b, d=results[number // 2 % len(results)])
+        store = ("tma", "direct")[number % 3 == 0]
+        depth = 64 if types in CONVERTED else depth_of(a, b)
+        config = GemmConfig(arch=arch, problem=problem, fusion=fusion).replace(
+            tile_n=256, tile_k=depth, store=store, launch=("static", "clc")[number % 5 == 0], **form
+        )
+        chosen = with_most_stages(config, 6)
+        if chosen is not None:
+            found.append(chosen)
+    return found
+
+
+def test_a_sample_of_all_formats_is_assembled_without_a_warning() -> None:
+    assert build_all(every_typed_form()[3::29]) >= 10
+    assert build_all(every_typed_form("sm_103a")[7::67]) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+@pytest.mark.parametrize("part", range(8))
+def test_every_format_is_assembled_without_a_warning(arch: str, part: int) -> None:
+    assert build_all(every_typed_form(arch)[part::8]) >= 30
 
 
 @pytest.mark.slow

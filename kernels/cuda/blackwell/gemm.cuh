@@ -125,6 +125,7 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, c
 
     dependency_allow();
 
+    if (warp < 4) LeftOperand::registers_of_few();
     if (warp == 0) {
         if (elect_one()) produce(&tensor_map_a, &tensor_map_b, slots, scales, ring, tiles, k);
     } else if (warp == 1) {
@@ -134,6 +135,7 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, c
     } else if (LeftOperand::WARPS > 0 && warp >= 8) {
         left.convert(ring, tiles, k);
     } else if (warp >= 4) {
+        LeftOperand::registers_of_epilogue();
         store(Epilogue(output, shared), Finish(terms, output.m, output.n), accumulators, tiles, tmem);
     }
 

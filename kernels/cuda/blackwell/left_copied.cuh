@@ -9,6 +9,8 @@ struct LeftOperand {
 
     DEVICE LeftOperand(Slots, uint32, uint32 tmem) : tmem(tmem + TENSOR_A_COLUMN) {}
     DEVICE static void initialise(uint32) {}
+    DEVICE static void registers_of_few() {}
+    DEVICE static void registers_of_epilogue() {}
     DEVICE void convert(Ring, Tiles, uint32) const {}
 
     // A slot that is full goes to its columns, of a pair in both CTAs.

@@ -15,8 +15,13 @@ struct LeftOperand {
         for (uint32 slot = 0; slot < STAGES; ++slot) mbarrier_init(shared + A_READY_OFFSET + slot * 8, WARPS);
     }
 
+    // Twelve warps have 168 registers each, too few for some epilogues: the warps of one thread's work give theirs to it.
+    DEVICE static void registers_of_few() { registers_release<FEW_REGISTERS>(); }
+    DEVICE static void registers_of_epilogue() { registers_claim<EPILOGUE_REGISTERS>(); }
+
     // By the four warps.
     DEVICE void convert(Ring ring, Tiles tiles, uint32 k) const {
+        registers_release<CONVERT_REGISTERS>();
         const uint32 warp = threadIdx.x / 32 % 4;
         const uint32 row = threadIdx.x % 128;
         Position<STAGES> at;

@@ -6,6 +6,8 @@ struct LeftOperand {
 
     DEVICE LeftOperand(Slots, uint32, uint32) {}
     DEVICE static void initialise(uint32) {}
+    DEVICE static void registers_of_few() {}
+    DEVICE static void registers_of_epilogue() {}
     DEVICE void convert(Ring, Tiles, uint32) const {}
     DEVICE void fill(Position<STAGES>, uint64) const {}
 
