@@ -41,19 +41,26 @@ def test_every_format_is_right(types: tuple[str, str, tuple[str, ...]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("turn", range(4))
 @pytest.mark.parametrize("types", TYPES, ids=words)
-def test_every_format_is_right_on_every_shape(types: tuple[str, str, tuple[str, ...]]) -> None:
+def test_every_format_is_right_on_every_shape(types: tuple[str, str, tuple[str, ...]], turn: int) -> None:
+    """13 shapes in 4 turns of everything else: forms, stores, majors, terms."""
     for number, shape in enumerate(SHAPES):
-        for turn in range(4):
-            # 13 shapes and 4 turns of everything else: forms, stores, majors, terms.
-            assert_typed(typed_case(number + 5 * turn, types, shape), turn)
+        assert_typed(typed_case(number + 5 * turn, types, shape), turn)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("types", TYPES, ids=words)
-def test_every_format_is_right_in_any_order_of_completion(types: tuple[str, str, tuple[str, ...]]) -> None:
-    for seed, number in itertools.product(range(5), range(4)):
+def test_every_format_is_right_in_any_order_of_completion(types: tuple[str, str, tuple[str, ...]], number: int) -> None:
+    for seed in range(5):
         assert_typed(typed_case(number, types, (300, 144, 640)), seed)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_every_kind_is_right_in_the_hardware_s_published_numerics(number: int) -> None:
+    for types in TYPES[2 + number :: 5]:
+        assert_typed(typed_case(7 + 8 * number, types, (70, 48, 264)), numerics="hardware")
 
 
 STATIONARY = list(itertools.product((32, 64, 128), (64, 128, 256), TYPES))
@@ -73,9 +80,9 @@ def test_few_rows_are_right_where_the_weights_are_stationary(number: int) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(9))
+@pytest.mark.parametrize("first", range(18))
 def test_every_format_is_right_where_the_weights_are_stationary(first: int) -> None:
-    for number in range(first, 144, 9):
+    for number in range(first, 144, 18):
         assert_typed(stationary(number), number)
 
 
@@ -91,9 +98,12 @@ def test_a_is_multiplied_from_tensor_memory(types: tuple[str, str, tuple[str, ..
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("types", [*CONVERTED, *WHOLE], ids=words)
-def test_every_format_is_multiplied_from_tensor_memory_on_every_shape(types: tuple[str, str, tuple[str, ...]]) -> None:
-    for (number, shape), seed in itertools.product(enumerate(SHAPES), range(2)):
+def test_every_format_is_multiplied_from_tensor_memory_on_every_shape(
+    types: tuple[str, str, tuple[str, ...]], seed: int
+) -> None:
+    for number, shape in enumerate(SHAPES):
         assert_typed(in_tensor_memory(number + 7 * seed, types, shape), seed)
 
 
