@@ -241,9 +241,8 @@ def run(
 
 def _run_general(done: Run, gemm: GeneralGemm, options: Options, values: str, seed: int) -> Run:
     """What goes beyond a plain product: drawn, run and checked by ``general_run``."""
-    from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
-
     from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
+    from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
 
     from . import general_run, scaled_run
 
