@@ -51,6 +51,21 @@ def _differs(value: Any, neutral: Any) -> bool:
     return bool(value != neutral) if plain else True
 
 
+def in_order(config: GemmConfig, deterministic: bool, given: bool) -> GemmConfig:
+    """The configuration whose partial sums are added in a fixed order, if that is asked for. Raises ConfigError where the
+    caller gave one that adds them in the order in which they come.
+
+    >>> in_order(GemmConfig().replace(split_kind="split", parts=2, reduce="atomic"), True, given=False).split.reduce
+    'ordered'
+    """
+    if not deterministic or config.split.reduce == "ordered" or config.split.kind == "none":
+        return config
+    if given:
+        rule = "adds partial sums in the order in which they come, and deterministic=True asks for one order"
+        raise ConfigError((Violation(parameter="reduce", value="'atomic'", rule=rule, fix="reduce='ordered'"),))
+    return config.replace(reduce="ordered")
+
+
 def _missing_sizes(sizes: dict[str, Any]) -> list[Violation]:
     return [
         Violation(parameter=name, value=None, rule="must be given, a whole number of elements")

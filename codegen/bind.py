@@ -109,6 +109,7 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False, w
     """Checks the arrays against the GEMM and prepares its launch. Raises OperandError, TypeError or LaunchError; ``out`` is untouched then."""
     from .launch import import_cupy
     from .launch_arrays import adopt, family_of
+    from .tensors import share_memory
 
     operands = []
     for name, array, rows in (("a", a, gemm.m), ("b", b, gemm.n)):
@@ -134,6 +135,11 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False, w
             raise OperandError("out: its rows are not contiguous, and this kernel writes rows of (M, N)")
         if gemm.config.epilogue.store == "tma":
             _check_rows("out", result)
+        for name, operand in zip("ab", operands, strict=True):
+            if share_memory(_place(result), _place(operand)):
+                raise OperandError(
+                    f"out: shares memory with {name}, which is still read while it is written; give it memory of its own"
+                )
         family = family_of(out)
     return BoundGemm(gemm, operands[0], operands[1], result, family, out, dependent, workspace)
 
@@ -179,6 +185,11 @@ def _row_bytes(matrix: DeviceMatrix) -> int:
     if matrix.shape[0] == 1:
         return -(-matrix.shape[1] * 2 // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
     return matrix.strides[0] * 2
+
+
+def _place(matrix: DeviceMatrix) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+    item = int(matrix.array.dtype.itemsize)
+    return matrix.address, matrix.shape, tuple(stride * item for stride in matrix.strides), item
 
 
 def _check_rows(name: str, matrix: DeviceMatrix) -> None:

@@ -118,6 +118,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         relayout: str = "refuse",
         fusion: Fusion | None = None,
         load: str = "bursts",
+        deterministic: bool = False,
     ):
         _require_choices(batch, groups, group_by, relayout, promote)
         self.m, self.n, self.k = (_size(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
@@ -134,6 +135,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         )  # fmt: skip
         self.config = self._configured(self.problem, wanted, direct=False)
         self.configured = config is not None
+        self.load, self.deterministic = load, deterministic
         self._variants: dict[Any, GeneralGemm] = {}
         self._maps = {}
         self._calls = None

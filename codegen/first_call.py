@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import logging
+import math
 import os
 import tempfile
 import threading
@@ -255,7 +256,7 @@ class RecordedGemm:
 
         m, n, k, _ = self.key
         fits = all(_dense(array, shape) for array, shape in ((a, (m, k)), (b, (n, k)), (out, (m, n))))
-        if fits and driver.multiprocessors(current_device()) == self.sms:
+        if fits and _apart(a, b, out) and driver.multiprocessors(current_device()) == self.sms:
             try:
                 own = Workspace(self, SimpleNamespace(**self.record["workspace"]), workspace)
                 arguments, record = self._arguments(a, b, out), self.record
@@ -281,6 +282,12 @@ class RecordedGemm:
 
 def _address(array: Any) -> int:
     return int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
+
+
+def _apart(a: Any, b: Any, out: Any) -> bool:
+    """Whether the dense result lies over neither of the dense operands."""
+    (low, high), *others = [(start := _address(array), start + 2 * math.prod(array.shape)) for array in (out, a, b)]
+    return all(high <= start or end <= low for start, end in others)
 
 
 def _dense(array: Any, shape: tuple[int, int]) -> bool:

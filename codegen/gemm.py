@@ -21,7 +21,7 @@ from stridewright.kernels.hopper import Derivation, TensorMaps, derive
 from stridewright.kernels.orders import packed_table
 
 from . import tuned
-from .asked import _beyond_plain, _missing_sizes, _refuse_beyond
+from .asked import _beyond_plain, _missing_sizes, _refuse_beyond, in_order
 from .bind import BoundGemm, OperandError, UnreadableError, bind, multiprocessors_here, wrong_major
 from .calls import Calls, call
 from .division import Division, divide
@@ -83,7 +83,10 @@ class Gemm:
     float32 (0: never; with scales of blocks always 128); ``batch``: so many products, a (batch, M, K) or one for all (M, K);
     ``groups``: so many groups of rows of A, each with its own b (groups, N, K), or with ``group_by="k"`` of K, each with its own
     d (groups, M, N), told apart by ``offsets``; ``relayout="copy"``: operands in a major that the hardware does not read are copied
-    on the device before each launch.
+    on the device before each launch. ``load``: "bursts", or "sustained" for the configuration that is the fastest where this
+    product alone runs on and on at the card's power limit (where one was measured for that). ``deterministic``: the same bits
+    every time, also where adding up in the order in which sums come was measured to be faster. Rows of D that are in no group
+    are not written.
 
     >>> g = Gemm(m=512, n=512, k=256)
     >>> g.config.problems()
@@ -145,7 +148,10 @@ class Gemm:
         group_by: str = "m",
         relayout: str = "refuse",
         fusion: Fusion | None = None,
+        load: str = "bursts",
+        deterministic: bool = False,
     ):
+        tuned.require_load(load)
         # Whatever goes beyond a plain product makes a GeneralGemm; the other families have no kernels for it yet.
         beyond = {
             "activation": activation,
@@ -174,11 +180,12 @@ class Gemm:
         self.dependent = True
         """Whether launches may start while the one before them in the stream ends (programmatic dependent launch)."""
         if config is None:
-            known = tuned.lookup(problem, arch=arch)
+            known = tuned.lookup(problem, arch=arch, load=load)
             chosen = self._choose(problem, arch) if known is None else known.config
             self.dependent = known is None or known.dependent
         self.problem = problem
-        self.config = chosen
+        self.load, self.deterministic = load, deterministic
+        self.config = in_order(chosen, deterministic, config is not None)
         self.configured = config is not None
         self.m, self.n, self.k = sizes["m"], sizes["n"], sizes["k"]
         self._maps: dict[tuple[int, int, int] | None, TensorMaps] = {}
@@ -370,10 +377,10 @@ class Gemm:
         """
         from .tune import tune
 
-        result = tune(self.problem, seconds=seconds, arch=self.config.arch, **options)
+        result = tune(self.problem, seconds=seconds, arch=self.config.arch, **{"load": self.load, **options})
         for made in ("source", "build", "kernel"):
             self.__dict__.pop(made, None)
-        self.config, self._maps, self._calls = result.config, {}, None
+        self.config, self._maps, self._calls = in_order(result.config, self.deterministic, False), {}, None
         self.__dict__.pop("_launch", None)
         forget()  # gemm() must find it too
         self.dependent = result.dependent
@@ -396,7 +403,8 @@ class Gemm:
         from .general import GeneralGemm
 
         given = self.config if self.configured else None
-        return GeneralGemm(self.m, self.n, self.k, arch=self.config.arch, config=given)
+        asked: dict[str, Any] = {"load": self.load, "deterministic": self.deterministic}
+        return GeneralGemm(self.m, self.n, self.k, arch=self.config.arch, config=given, **asked)
 
     def _refuse_epilogue(self, c: Any, bias: Any, alpha: Any, beta: float, **others: Any) -> None:
         """Raises ConfigError where something is to be added or scaled: for families without kernels for that."""

@@ -19,6 +19,7 @@ from stridewright.kernels.fusion import BLOCK_K, Fusion
 from stridewright.kernels.hopper_rules import element_bytes, uses_terms
 
 from . import relayout as copies
+from .asked import in_order
 from .bind import OperandError
 from .division import Division, divide
 from .gemm import Gemm, GemmEmulation
@@ -29,6 +30,7 @@ from .select import SMS
 from .source import KERNEL_NAME
 from .tensors import Tensor, empty, of_device, of_numpy, zeros
 from .terms import packed, pointer_offset
+from .tuned import require_load
 
 if TYPE_CHECKING:
     from .emulator import Progress
@@ -70,7 +72,11 @@ class GeneralGemm(Gemm):
         group_by: str = "m",
         relayout: str = "refuse",
         fusion: Fusion | None = None,
+        load: str = "bursts",
+        deterministic: bool = False,
     ):
+        require_load(load)
+        self.load, self.deterministic = load, deterministic
         self.m, self.n, self.k = (_size(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
         self.batches = _size("batch", batch if batch is not None else groups) if (batch, groups) != (None, None) else 1
         _require_choices(batch, groups, group_by, relayout, arch)
@@ -99,13 +105,15 @@ class GeneralGemm(Gemm):
         """The configuration for a problem and what is fused: the caller's, or chosen. Raises ConfigError."""
         promote = self._promote or (BLOCK_K if fusion.scale_a == "block" else 0)
         if self._given_config is not None:
-            return self._given_config.replace(problem=problem, fusion=fusion, promote=promote).require_valid()
+            given = self._given_config.replace(problem=problem, fusion=fusion, promote=promote).require_valid()
+            return in_order(given, self.deterministic, given=True)
         probe = GemmConfig(problem=problem, fusion=fusion, epilogue=Epilogue(store="direct"))
         slot = 128 // element_bytes(problem.a) if problem.a in _BYTES else 64
         slot = slot // 2 if promote % slot else slot
         probe = probe.replace(promote=promote, tile_m=64, tile_n=8, tile_k=slot, consumers=1, stages=2)
         probe.require_valid()
-        return choose(problem, fusion, promote, direct, self.batches)
+        chosen = choose(problem, fusion, promote, direct, self.batches, load=self.load)
+        return in_order(chosen, self.deterministic, given=False)
 
     # ---- what it is ---------------------------------------------------------------------------------------------------
 
@@ -192,6 +200,8 @@ class GeneralGemm(Gemm):
             collector.scales(given, others.get(name), name)
         collector.auxiliary(given, others.get("aux"), others.get("amax"), others.get("scale_d"))
         collector.offsets(given, others.get("offsets"))
+        collector.require_what_is_named(given)
+        collector.require_apart(given)
         return given
 
     def _collector(self, tensor_of: Callable[[Any, str], Tensor]) -> Collector:
@@ -267,8 +277,8 @@ class GeneralGemm(Gemm):
 
     @property
     def empty_result(self) -> bool:
-        """Whether D has no elements."""
-        return 0 in self.shape_d
+        """Whether no element of D is written: D has none, or there is no group."""
+        return 0 in self.shape_d or self.batches == 0
 
     def without_k(self, operand: Operand) -> Operand:
         """Zeros, of one element of K, in place of an operand without any: the sums are 0 then, and C and the bias remain."""

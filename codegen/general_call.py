@@ -25,7 +25,17 @@ _FORMATS = {
 }
 _RESULTS = {"bf16": "bf16", "f16": "f16", "tf32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
 _SUB_BYTE = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
-_OF_THE_GEMM = ("activation", "gated", "expression", "promote", "groups", "group_by", "relayout")
+_OF_THE_GEMM = (
+    "activation",
+    "gated",
+    "expression",
+    "promote",
+    "groups",
+    "group_by",
+    "relayout",
+    "load",
+    "deterministic",
+)
 
 
 def multiply(
@@ -49,7 +59,7 @@ def multiply(
     8-bit floats, s32 of s8). ``a_format``, ``b_format``: what bytes (uint8) mean, or elements that have scale factors ("mxfp8",
     "nvfp4"); matrices of :func:`.quantise.quantise` say it themselves. ``tf32``: float32 operands are rounded to 10
     fraction bits, which must be allowed. Three dimensions are a batch. ``options`` are those of :class:`Gemm` (activation,
-    gated, expression, promote, groups, group_by, relayout) and of its call (c, bias, alpha, beta, aux, amax, scales, offsets,
+    gated, expression, promote, groups, group_by, relayout, load, deterministic) and of its call (c, bias, alpha, beta, aux, amax, scales, offsets,
     workspace). The launch is kept in ``table``, too, as one of a call that asked for ``asked``.
     Raises OperandError, ConfigError and LaunchError.
     """

@@ -6,19 +6,26 @@ launching and copying are elsewhere.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from stridewright.kernels.fusion import BLOCK_K
 from stridewright.kernels.hopper_rules import element_bytes
 
 from .bind import OperandError
+from .launch import tell_once
 from .relayout import ALIGNMENT, padded_pitch
-from .tensors import Tensor, require_format
+from .tensors import Tensor, place_of, require_format, share_memory
 
 if TYPE_CHECKING:
     from .general import GeneralGemm
+
+_log = logging.getLogger(__name__)
 
 SIXTEEN_BITS = ("bf16", "f16")
 """Formats that wgmma reads MN-major (PTX ISA, wgmma)."""
@@ -144,8 +151,37 @@ class Collector:
         place, outer = shapes[tensor.shape]
         return tensor, tensor.strides[place] if length > 1 else 1, 0 if outer is None else tensor.strides[outer]
 
+    @property
+    def _named(self) -> frozenset[str]:
+        """The values that the GEMM's expression names."""
+        return frozenset(re.findall(r"[A-Za-z_]\w*", self.gemm.config.fusion.expression))
+
+    def require_what_is_named(self, given: Given) -> None:
+        """Raises OperandError where the expression names an array that the call does not give."""
+        expression = self.gemm.config.fusion.expression
+        for name, field_of in (("c", "c"), ("bias", "bias")):
+            if name in self._named and not given.fusion.get(field_of):
+                raise OperandError(f"{name}: must be given, since the expression {expression!r} names it")
+
+    def require_apart(self, given: Given) -> None:
+        """Raises OperandError where the result is written over what is yet to be read. C may be the result, element for element."""
+        if given.out is None:
+            return
+        others = {"a": given.a.tensor, "b": given.b.tensor, **given.pointers}
+        for name, tensor in others.items():
+            if name == "c" and (tensor.address, tensor.strides) == (given.out.address, given.out.strides):
+                continue
+            if share_memory(place_of(given.out), place_of(tensor)):
+                raise OperandError(
+                    f"out: shares memory with {name}, which the kernel reads or writes, too, at other times; give it memory of its own"
+                )
+
     def scalar(self, array: Any, name: str) -> Tensor:
         """One float32 in memory."""
+        if isinstance(array, int | float):
+            raise OperandError(
+                f"{name}: a number was given, and it is one float32 where the operands lie: xp.full(1, {array!r}, dtype='float32')"
+            )
         tensor = self.tensor_of(array, name)
         require_format(tensor, name, "f32")
         if any(size != 1 for size in tensor.shape):
@@ -195,12 +231,15 @@ class Collector:
 
     def added(self, given: Given, c: Any, beta: float) -> None:
         """C, times beta. With beta 0 it is not read."""
+        if isinstance(beta, bool) or not isinstance(beta, int | float | np.integer | np.floating):
+            raise OperandError(f"beta: {type(beta).__name__} was given; it is a number (alpha may lie in memory)")
         if c is None:
             if beta:
                 raise OperandError(f"beta={beta!r}: there is no C for it; give c")
             return
         tensor, row, between = self.matrix(c, "c", self.gemm.n)
-        if beta == 0:
+        if beta == 0 and "c" not in self._named:
+            tell_once(_log, "c is given and beta is 0, so C is not read; beta=1.0 adds it")
             return
         if tensor.dtype not in ("f32", "bf16", "f16"):
             raise OperandError(f"c: dtype {tensor.dtype}; there is f32, bf16, f16")
@@ -293,4 +332,11 @@ class Collector:
             raise OperandError(
                 f"offsets: shape {tensor.shape}, dtype {tensor.dtype}, and this GEMM takes ({self.gemm.batches + 1},), s32, contiguous"
             )
+        if isinstance(array, np.ndarray):
+            # On a device they are the kernel's alone, which goes by them without looking.
+            end = self.gemm.m if self.gemm.problem.form == "groups_m" else self.gemm.k
+            if array[0] < 0 or array[-1] > end or (np.diff(array) < 0).any():
+                raise OperandError(
+                    f"offsets: {array.tolist()}; must ascend (or stay, for empty groups) from 0 or more to {end} or less"
+                )
         given.pointers["offsets"] = tensor

@@ -111,6 +111,69 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
     return np.dtype(own.get(dtype) or plain[dtype])
 
 
+Place = tuple[int, tuple[int, ...], tuple[int, ...], int]
+"""An address, a shape, strides in bytes, and the bytes of an element."""
+
+
+def place_of(tensor: Tensor) -> Place:
+    """Where a tensor lies."""
+    item = tensor.itemsize
+    return tensor.address, tensor.shape, tuple(stride * item for stride in tensor.strides), item
+
+
+def share_memory(one: Place, other: Place) -> bool:
+    """Whether two arrays are known to have bytes in common. Of matrices whose rows lie differently far apart, and of other
+    arrays with gaps, it says False.
+
+    >>> share_memory((0, (4, 8), (32, 2), 2), (16, (4, 8), (32, 2), 2)), share_memory((0, (4, 8), (32, 2), 2), (14, (4, 8), (32, 2), 2))
+    (False, True)
+    """
+    first, second = _rows_of(one), _rows_of(other)
+    if first is None or second is None:
+        return False
+    if first.count == 1:
+        first, second = second, first
+    # Now the second is a single run, or both are rows of the same pitch.
+    if second.count > 1 and first.pitch != second.pitch:
+        return False
+    for row in (0, second.count - 1) if second.count > 1 else (0,):
+        start = second.start + row * second.pitch - first.start
+        # The first row that ends behind the start.
+        nearest = max((start - first.width) // first.pitch + 1, 0) if first.count > 1 else 0
+        if nearest < first.count and start - first.width < nearest * first.pitch < start + second.width:
+            return True
+    return second.count > 1 and first.start > second.start and share_memory(other, one)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    start: int
+    count: int
+    pitch: int
+    width: int
+
+
+def _rows_of(place: Place) -> _Rows | None:
+    """An array as rows of bytes, one row where it has no gaps; None where it is empty or lies otherwise."""
+    address, shape, strides, item = place
+    if 0 in shape:
+        return None
+    width, rows = item, 1
+    pitch = 0
+    for stride, size in sorted(
+        (stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1 and stride
+    ):
+        if rows == 1 and stride == width:
+            width *= size
+        elif rows == 1:
+            pitch, rows = stride, size
+        elif stride == pitch * rows:
+            rows *= size
+        else:
+            return None
+    return _Rows(address, rows, pitch, width)
+
+
 def require_format(tensor: Tensor, name: str, wanted: str) -> None:
     """OperandError unless the array holds elements of this format."""
     accepted = ACCEPTED.get(wanted, (wanted,))

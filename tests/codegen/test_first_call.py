@@ -124,7 +124,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[
 
 
 def arrays(m: int, n: int, k: int) -> tuple[FakeCupy, FakeCupy, FakeCupy]:
-    return FakeCupy(4096, (m, k)), FakeCupy(8192, (n, k)), FakeCupy(12288, (m, n))
+    return FakeCupy(1 << 12, (m, k)), FakeCupy(1 << 26, (n, k)), FakeCupy(1 << 27, (m, n))
 
 
 def test_map_sizes_are_those_of_the_layouts() -> None:

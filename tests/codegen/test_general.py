@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stridewright import Gemm
+from stridewright.codegen import launch, tuned
 from stridewright.codegen.bind import OperandError
 from stridewright.codegen.general import GeneralGemm
 from stridewright.codegen.general_call import multiply
 from stridewright.codegen.reference import LARGEST, activation, expected, widened
 from stridewright.codegen.source import generate
-from stridewright.codegen.tensors import numpy_type
+from stridewright.codegen.tensors import numpy_type, share_memory
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem
 from stridewright.kernels.fusion import ACTIVATIONS, Fusion, expression_problem
 
@@ -145,6 +149,9 @@ def test_what_has_no_kernel_is_refused_with_what_works(options: dict[str, Any], 
         ({"offsets": np.zeros(3, np.int32)}, "this GEMM has no groups"),
         ({"out": np.zeros((40, 25), np.float32)}, "out: shape (40, 25)"),
         ({"out": np.zeros((40, 24), np.float16)}, "out: dtype f16"),
+        ({"c": np.zeros((40, 24), np.float32), "beta": "1"}, "beta: str was given; it is a number"),
+        ({"c": np.zeros((40, 24), np.float32), "beta": np.ones(1)}, "beta: ndarray was given; it is a number"),
+        ({"scale_d": 2.0}, "scale_d: a number was given, and it is one float32"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -161,6 +168,101 @@ def test_bytes_of_8_bit_floats_are_copied_to_padded_rows_too() -> None:
     np.testing.assert_array_equal(d, widened(a, "e5m2") @ widened(b, "e5m2").T)
     empty = Gemm(40, 24, 0, "e5m2", "e5m2", "f32").emulate(a.view(np.uint8)[:, :0], b.view(np.uint8)[:, :0]).d
     assert not empty.any()
+
+
+def test_a_result_over_what_is_read_is_refused() -> None:
+    memory = np.zeros((64, 160), np.float32)
+    a, b, left = normal(64, 64, 1, "tf32"), normal(24, 64, 2, "tf32"), memory[:, :24]
+    gemm = Gemm(64, 24, 64, "tf32", "tf32", "f32")
+    memory[:, 64:128] = a
+    apart = memory[:, 64:128]  # between the rows of the result, but nowhere in them
+    np.testing.assert_array_equal(gemm.emulate(apart, b, out=left).d, gemm.emulate(a, b).d)
+    for out in (
+        memory[:, 50:74],
+        memory[:, 110:134],
+        memory[:, 64:88],
+        memory[32:, 64:128].reshape(-1)[: 64 * 24].reshape(64, 24),
+    ):
+        if np.shares_memory(out, apart):
+            with pytest.raises(OperandError, match="out: shares memory with a"):
+                gemm.emulate(apart, b, out=out)
+    c = np.ones((64, 24), np.float32)
+    before = gemm.emulate(a, b, c=c.copy(), beta=1.0).d
+    np.testing.assert_array_equal(gemm.emulate(a, b, c=c, beta=1.0, out=c).d, before)  # C in place
+    shifted = np.zeros(64 * 24 + 24, np.float32)
+    with pytest.raises(OperandError, match="out: shares memory with c"):
+        gemm.emulate(a, b, c=shifted[:-24].reshape(64, 24), beta=1.0, out=shifted[24:].reshape(64, 24))
+
+
+@given(
+    rows=st.integers(1, 4), columns=st.integers(1, 5), place=st.integers(0, 24), other_rows=st.integers(1, 4),
+    other_columns=st.integers(1, 5), other_place=st.integers(0, 24), pitches=st.sampled_from([(6, 6), (5, 5), (6, 8)]),
+)  # fmt: skip
+def test_memory_is_shared_as_numpy_says(
+    rows: int, columns: int, place: int, other_rows: int, other_columns: int, other_place: int, pitches: tuple[int, int]
+) -> None:
+    memory = np.zeros(80, np.int16)
+    views = []
+    for start, shape, pitch in (
+        (place, (rows, columns), pitches[0]),
+        (other_place, (other_rows, other_columns), pitches[1]),
+    ):
+        views.append(np.lib.stride_tricks.as_strided(memory[start:], shape, (2 * pitch, 2)))
+    places = [(view.ctypes.data, view.shape, view.strides, 2) for view in views]
+    said, shared = share_memory(places[0], places[1]), np.shares_memory(*views)
+    assert said == share_memory(places[1], places[0])
+    known = pitches[0] == pitches[1] or 1 in (rows, other_rows)
+    assert said == shared if known else not said or shared
+
+
+@pytest.mark.parametrize("name", ["c", "bias"])
+def test_what_an_expression_names_must_be_given(name: str) -> None:
+    a, b = normal(40, 64, 5), normal(24, 64, 6)
+    gemm = Gemm(40, 24, 64, d="f32", expression=f"x + {name} * {name}")
+    with pytest.raises(OperandError, match=f"{name}: must be given, since the expression"):
+        gemm.emulate(a, b)
+    value = np.full((40, 24) if name == "c" else (24,), 3.0, np.float32)
+    plain = Gemm(40, 24, 64, d="f32").emulate(a, b).d
+    added = 9.0 + (3.0 if name == "bias" else 0.0)  # C is there for the expression, whatever beta is
+    np.testing.assert_allclose(gemm.emulate(a, b, **{name: value}).d, plain + added, rtol=1e-6)
+
+
+def test_c_without_beta_is_said_to_be_unread(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_told", set())
+    a, b = normal(40, 64, 5), normal(24, 64, 6)
+    for _ in range(2):
+        Gemm(40, 24, 64, d="f32").emulate(a, b, c=np.zeros((40, 24), np.float32))
+    said = [record.message for record in caplog.records if "beta" in record.message]
+    assert said == ["c is given and beta is 0, so C is not read; beta=1.0 adds it"]
+
+
+@pytest.mark.parametrize("values", [[0, 50, 40], [0, 20, 60], [-1, 20, 40]])
+def test_offsets_that_lead_out_of_the_arrays_are_refused_where_they_can_be_seen(values: list[int]) -> None:
+    a, b = normal(40, 64, 5), np.stack([normal(24, 64, 6)] * 2)
+    with pytest.raises(OperandError, match=r"offsets: .* must ascend"):
+        Gemm(40, 24, 64, groups=2).emulate(a, b, offsets=np.array(values, np.int32))
+
+
+def test_no_groups_write_nothing() -> None:
+    a, b = normal(40, 64, 5), np.zeros((0, 24, 64), ml_dtypes.bfloat16)
+    d = Gemm(40, 24, 64, groups=0).emulate(a, b, offsets=np.zeros(1, np.int32)).d
+    assert np.isnan(d.astype(np.float32)).all()
+
+
+def test_deterministic_products_add_up_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    atomic = GemmConfig().replace(tile_m=64, tile_n=64, consumers=1, split_kind="split", parts=2, reduce="atomic")
+    monkeypatch.setattr(tuned, "lookup", lambda *given, **options: SimpleNamespace(config=atomic, dependent=True))
+    assert Gemm(128, 128, 4096).config.split.reduce == "atomic"
+    made = Gemm(128, 128, 4096, deterministic=True)
+    assert (made.config.split.reduce, made.config.problems()) == ("ordered", [])
+    assert made.general.deterministic
+    fused = Gemm(128, 128, 4096, activation="relu", deterministic=True)
+    assert fused.config.split.reduce == "ordered" or fused.config.split.kind == "none"
+    for options in ({}, {"activation": "relu"}):
+        with pytest.raises(ConfigError, match="deterministic=True asks for one order"):
+            Gemm(128, 128, 4096, config=atomic, deterministic=True, **options)
+    assert Gemm(128, 128, 4096, config=atomic.replace(reduce="ordered"), deterministic=True).config.split.parts == 2
+    assert Gemm(128, 128, 256, arch="sm_100a", activation="relu", deterministic=True).config.on_blackwell
 
 
 def test_an_unknown_argument_is_refused_by_name() -> None:
