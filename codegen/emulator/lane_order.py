@@ -1,8 +1,9 @@
-"""What the lanes of a warp wrote to shared memory since they last waited for each other: for operations that one lane issues on behalf of all.
+"""What the lanes of a warp wrote to shared memory since they last waited for each other, and what some of them waited for and the others did not.
 
 To the race check a warp is one agent, whose instructions are in order. But lanes of a warp are threads of their own: what another lane has stored is
 ordered before what this one does only by bar.warp.sync, or a barrier of more threads (PTX ISA, "bar.warp.sync"; elect.sync and shuffles promise nothing of
-the kind). So before a lane lets the copy engine or the tensor core read shared memory, the others' stores to it need one.
+the kind). So before a lane lets the copy engine or the tensor core read shared memory, the others' stores to it need one; and what one lane alone has waited
+for, an mbarrier's phase or its own bulk groups, is over for the others only after one.
 """
 
 from __future__ import annotations
@@ -61,3 +62,75 @@ class LaneOrder:
             if low.size and any(bool(((low < stop) & (low + size > start)).any()) for start, stop in ranges):
                 return where
         return None
+
+
+LANES = 32
+_Clock = NDArray[np.uint32]
+
+
+class LaneClocks:
+    """What has happened as far as each lane of a warp (a row number) knows, while its lanes differ in that.
+
+    >>> clocks, warp = LaneClocks(), np.array([1, 4], np.uint32)
+    >>> clocks.learnt(0, np.arange(32) == 0, np.array([1, 0], np.uint32), warp)
+    >>> [(lanes.tolist(), clock.tolist()) for lanes, clock in clocks.of(0, np.arange(32) < 3, warp)]
+    [([1, 2], [1, 0]), ([0], [1, 4])]
+    >>> clocks.synchronised(0, None)
+    >>> clocks.differ(0)
+    False
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[NDArray[np.uint32], _Clock]] = {}
+        """By row: (lane, agent) -> epoch, and the warp's clock as far as it is accounted for."""
+
+    def differ(self, row: int) -> bool:
+        """Whether lanes of a warp may know different things."""
+        return row in self._held
+
+    def learnt(self, row: int, lanes: NDArray[np.bool_], before: _Clock, news: _Clock) -> None:
+        """Some lanes have waited for what is in ``news``; ``before`` is the warp's clock without it."""
+        if row in self._held:
+            each, seen = self._caught_up(row, before)
+        elif lanes.all():
+            return
+        else:
+            each, seen = np.tile(before, (LANES, 1)), before.copy()
+            self._held[row] = each, seen
+        mine = each[:, : news.size]
+        mine[lanes] = np.maximum(mine[lanes], news)
+        np.maximum(seen[: news.size], news, out=seen[: news.size])
+
+    def _caught_up(self, row: int, clock: _Clock) -> tuple[NDArray[np.uint32], _Clock]:
+        """What the warp has come to know in other ways, its lanes know: its own epoch, and what it waits for as a whole."""
+        each, seen = self._held[row]
+        if clock.size > seen.size:
+            more = clock.size - seen.size
+            each, seen = np.pad(each, ((0, 0), (0, more))), np.pad(seen, (0, more))
+            self._held[row] = each, seen
+        elsewhere = np.flatnonzero(clock > seen)
+        each[:, elsewhere] = clock[elsewhere]
+        seen[elsewhere] = clock[elsewhere]
+        return each, seen
+
+    def of(self, row: int, lanes: NDArray[np.bool_], clock: _Clock) -> list[tuple[NDArray[np.intp], _Clock]]:
+        """The lanes by what they know, each with that; ``clock`` is the warp's."""
+        each, _ = self._caught_up(row, clock)
+        numbers = np.flatnonzero(lanes)
+        kinds, which = np.unique(each[numbers], axis=0, return_inverse=True)
+        return [(numbers[which.reshape(-1) == kind], kinds[kind]) for kind in range(len(kinds))]
+
+    def least(self, row: int, lanes: NDArray[np.bool_], clock: _Clock) -> _Clock:
+        """What all of these lanes know."""
+        least: _Clock = self._caught_up(row, clock)[0][lanes].min(axis=0)
+        return least
+
+    def synchronised(self, row: int, lanes: NDArray[np.bool_] | None) -> None:
+        """Lanes of a warp (None: all) have waited for each other: each knows what any of them knew."""
+        if row not in self._held:
+            return
+        if lanes is None or lanes.all():
+            del self._held[row]
+        else:
+            each = self._held[row][0]
+            each[lanes] = each[lanes].max(axis=0)

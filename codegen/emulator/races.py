@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .lane_order import LaneOrder
+from .lane_order import LANES as WARP_LANES
+from .lane_order import LaneClocks, LaneOrder
 from .report import Access, Race
 from .shadow import Actor, Conflict, Shadow
 
@@ -70,6 +71,7 @@ class ClusterRaces:
         self.shadows: dict[int, Shadow] = {}
         self.fenced_inits: list[Barrier] = []
         self.lane_order = LaneOrder() if launch.strict else None
+        self.lane_clocks = LaneClocks()
         self.remote: dict[int, dict[tuple[int, int], tuple[int, int]]] = {}
         """By rank of a block: accesses of other blocks to its shared memory, (clock row, instruction) -> (epoch, cluster phase)."""
         self.issued: dict[tuple[int, int], tuple[int, int]] = {}
@@ -91,6 +93,14 @@ class ClusterRaces:
         if m is None or m is g.mask:
             return [base + warp for warp in g.warps] if base else g.warps
         return [base + warp for warp in np.unique((np.flatnonzero(m) + g.base) // 32).tolist()]
+
+    def _lanes(self, g: Gang, m: Any, row: int) -> Any:
+        """Which lanes of a warp are among the threads in m."""
+        found = np.zeros(WARP_LANES, np.bool_)
+        m = g.mask if m is None else m
+        threads = g.base + (np.arange(g.width) if m is None else np.flatnonzero(m))
+        found[threads[threads // WARP_LANES == row % self.warps] % WARP_LANES] = True
+        return found
 
     def _row(self, g: Gang, lane: int) -> int:
         return g.cta.rank * self.warps + (g.base + lane) // 32
@@ -144,6 +154,9 @@ class ClusterRaces:
             self.remote_access(g, m, cta)
         for row in self.rows(g, m):
             clock = self.clocks[row, 0]
+            differ = self.lane_clocks.differ(row)
+            if differ and address.__class__ is int:
+                clock = self.lane_clocks.least(row, self._lanes(g, m, row), clock)
             actor = Actor(row, int(clock[row]), clock)
             if address.__class__ is int:
                 ranges = ((address, address + size),)
@@ -153,7 +166,16 @@ class ClusterRaces:
                 part = slice(max(first, 0), first + 32)
                 mask = None if m is None else m[part]
                 access = shadow.write_lanes if write else shadow.read_lanes
-                found = access(actor, address[part], size, g.at, mask)
+                if differ:
+                    found = []
+                    for lanes, known in self.lane_clocks.of(row, self._lanes(g, m, row), clock):
+                        some = np.isin(
+                            (np.arange(part.start, part.start + address[part].size) + g.base) % WARP_LANES, lanes
+                        )
+                        some = some if mask is None else some & mask
+                        found += access(Actor(row, actor.epoch, known), address[part], size, g.at, some)
+                else:
+                    found = access(actor, address[part], size, g.at, mask)
                 if write and self.lane_order is not None:
                     self.lane_order.wrote(row, cta.rank, address[part], size, mask, g.at)
             if unchanged:
@@ -167,10 +189,20 @@ class ClusterRaces:
         """Atomics do not race with each other; what they are ordered with is not checked."""
 
     def warp_sync(self, g: Gang, m: Any) -> None:
-        """A warp is one agent: its threads are ordered already, but for operations that one of them issues."""
-        self._synchronised(self.rows(g, m))
+        """A warp is one agent: its threads are ordered already, but for operations that one of them issues or waits for."""
+        rows = self.rows(g, m)
+        for row in rows:
+            if self.lane_clocks.differ(row):
+                self.lane_clocks.synchronised(row, self._lanes(g, m, row))
+        self._stored_before(rows)
 
     def _synchronised(self, rows: Sequence[int]) -> None:
+        """All threads of these warps have waited for each other."""
+        for row in rows:
+            self.lane_clocks.synchronised(row, None)
+        self._stored_before(rows)
+
+    def _stored_before(self, rows: Sequence[int]) -> None:
         if self.lane_order is not None:
             for row in rows:
                 self.lane_order.synchronised(row)
@@ -241,7 +273,10 @@ class ClusterRaces:
     def bulk_wait(self, g: Gang, lane: int, groups: BulkGroups) -> None:
         """Groups have read their source, and those that were waited for without .read have written."""
         if groups.agent >= 0:
-            self.clocks[self._row(g, lane), :, groups.agent] = groups.read
+            row = self._row(g, lane)
+            before = self.clocks[row, 0].copy()
+            self.clocks[row, :, groups.agent] = groups.read
+            self._learnt(row, np.arange(WARP_LANES) == (g.base + lane) % WARP_LANES, before, self.clocks[row, 0])
         if groups.writer >= 0:
             self.clocks[self._row(g, lane), :, groups.writer] = groups.written
 
@@ -282,6 +317,11 @@ class ClusterRaces:
         """Groups of cp.async are complete: other proxies see them after a proxy fence, as what the warp wrote itself."""
         if copies.agent >= 0:
             self.clocks[g.cta.rank * self.warps + warp, 0, copies.agent] = copies.done
+
+    def _learnt(self, row: int, lanes: Any, before: Any, news: Any) -> None:
+        """Some lanes of a warp have waited for something: in strict mode, the others must wait for these."""
+        if self.lane_order is not None:
+            self.lane_clocks.learnt(row, lanes, before, news)
 
     def remote_access(self, g: Gang, m: Any, cta: Cta) -> None:
         """A thread uses the shared memory of another block, which must outlive that."""
@@ -406,9 +446,11 @@ class ClusterRaces:
         """A wait has seen the last phase complete."""
         for row in self.rows(g, m):
             self._check_init(barrier, row, g, False)
-            if acquire:
+            if acquire and barrier.done_clock is not None:
+                before = self.clocks[row, 0].copy()
                 self.acquire(row, barrier.done_clock)
-        self._synchronised(self.rows(g, m))
+                self._learnt(row, self._lanes(g, m, row), before, barrier.done_clock[0])
+        self._stored_before(self.rows(g, m))
 
     def named_arrive(self, g: Gang, barrier: NamedBarrier) -> None:
         """bar.sync and bar.arrive. Each arrival must come after all arrivals of the barrier's last turn, else turns may mix."""
@@ -481,6 +523,10 @@ class ClusterRaces:
                 str(places[one.where]),
             )
             missing = self._missing(kind, mine, one.kind, known)
+            if mine == WARP and known:
+                missing += (
+                    "; some lanes have waited: bar.warp.sync (__syncwarp) or a barrier before what the others access"
+                )
             self.launch.checks.report(Race(one.kind, first, second, cta.ctaid, one.low, missing))
 
     @staticmethod

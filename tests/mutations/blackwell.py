@@ -11,7 +11,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -118,13 +118,20 @@ def run(mutant: Mutant) -> Outcome:
     return Outcome(mutant, judge(subject, program, gemm=gemm_of(subject)), program.complaints)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations.blackwell", description=__doc__)
+def tabulate(
+    module: str, about: str | None, mutants: Callable[[], Iterator[Mutant]], run: Callable[[Mutant], Outcome]
+) -> None:
+    """The command: runs the mutants that are asked for and prints what found each."""
+    parser = argparse.ArgumentParser(prog=f"python -m tests.mutations.{module}", description=about)
     parser.add_argument("words", nargs="*", help="only mutants whose names have one of these; all if none is given")
     parser.add_argument("--json", type=Path, help="where to write the results")
     parser.add_argument("--sample", type=int, help="only so many, drawn at random")
+    parser.add_argument("--part", help="i/n: every n-th of them from the i-th on")
     arguments = parser.parse_args()
     chosen = [m for m in mutants() if not arguments.words or any(word in m.name for word in arguments.words)]
+    if arguments.part:
+        first, step = (int(number) for number in arguments.part.split("/"))
+        chosen = chosen[first::step]
     if arguments.sample:
         chosen = random.Random(6).sample(chosen, min(arguments.sample, len(chosen)))
     rows = []
@@ -147,4 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tabulate("blackwell", __doc__, mutants, run)

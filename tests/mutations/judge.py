@@ -118,9 +118,17 @@ def patience(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def judge(subject: Subject, program: Build, seeds: range = range(SEEDS), gemm: Gemm | None = None) -> Verdict:
-    """Runs a program under seed after seed until one shows a fault; "survived" if none does. ``gemm`` may launch it in a way of its own."""
-    a, b, exact = problem_of(subject)
+def judge(
+    subject: Subject,
+    program: Build,
+    seeds: range = range(SEEDS),
+    gemm: Gemm | None = None,
+    problem: tuple[Any, Any, Any] | None = None,
+) -> Verdict:
+    """Runs a program under seed after seed until one shows a fault; "survived" if none does. ``gemm`` may launch it in a way of its own, on operands and
+    with a result (``problem``) of its own.
+    """
+    a, b, exact = problem or problem_of(subject)
     gemm = gemm or Gemm(*subject.shape, config=subject.config)
     gemm.__dict__["build"] = program
     for seed in seeds:
@@ -135,7 +143,7 @@ def judge(subject: Subject, program: Build, seeds: range = range(SEEDS), gemm: G
             return Verdict("rule", seed, str(error))
         if emulation.races:
             return Verdict("race", seed, str(emulation.races[0]))
-        if not np.array_equal(emulation.d.view(np.uint16), exact.view(np.uint16)):
+        if not np.array_equal(emulation.d.view(np.uint8), exact.view(np.uint8)):
             return Verdict(
                 "value", seed, f"{np.count_nonzero(emulation.d != exact)} of {exact.size} elements are wrong"
             )

@@ -1,4 +1,6 @@
-"""Lanes of a warp are threads: one of them may not send off what the others store before they have waited for each other."""
+"""Lanes of a warp are threads: one of them may not send off what the others store before they have waited for each other, and what one has waited for is over
+for the others only then.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import numpy as np
 import pytest
 
 from stridewright.codegen.emulator import EmulationResult, TensorMapArgument
-from stridewright.codegen.emulator.lane_order import LaneOrder
+from stridewright.codegen.emulator.lane_order import LaneClocks, LaneOrder
 from stridewright.layout.hardware import TensorMap
 
 from .cuda_pieces import WRAPPERS, filled
@@ -74,3 +76,108 @@ def test_stores_elsewhere_do_not_matter() -> None:
     assert order.unsynced(4, 0, 0, [(0, 128)]) is None
     assert order.unsynced(3, 0, 0, [(0, 4)]) is None
     assert order.unsynced(3, 0, 0, [(7, 8)]) == 1
+
+
+# ---- what one lane has waited for -------------------------------------------------------------------------------------------------
+
+AGAIN = (
+    WRAPPERS
+    + """
+// A warp fills a panel again and again; one lane of it sends it off, and waits until it has been read.
+extern "C" __global__ void __launch_bounds__(32) again(const __grid_constant__ Map map) {
+    __shared__ __align__(1024) u32 panel[1024];
+    u32 lane = threadIdx.x % 32;
+    for (int i = 0; i < 3; ++i) {
+        if (WAITS) store_wait_read<0>();
+        SYNC;
+        STORES;
+        fence_async();
+        __syncwarp();
+        if (lane == 0) {
+            store(&map, panel, 0, 32 * i);
+            store_commit();
+        }
+    }
+    if (lane == 0) store_wait<0>();
+}
+"""
+)
+AGAIN_PARTS = {"WAITS": "lane == 0", "SYNC": "__syncwarp()", "STORES": "for (int k = 0; k < 32; ++k) panel[32 * k + lane] = 32 * k + lane"}  # fmt: skip
+
+LOADED = (
+    WRAPPERS
+    + """
+// A warp reads what was loaded; one lane has waited for it.
+extern "C" __global__ void __launch_bounds__(32) loaded(const __grid_constant__ Map map, u32 *out) {
+    __shared__ __align__(1024) u32 panel[1024];
+    __shared__ u64 full;
+    u32 lane = threadIdx.x % 32, total = 0;
+    if (lane == 0) {
+        init(&full, 1);
+        fence_init();
+        expect(&full, 4096);
+        load(panel, &map, 0, 0, &full);
+    }
+    __syncwarp();
+    if (WAITS) wait(&full, 0);
+    SYNC;
+    for (int k = 0; k < 32; ++k) if (READS) total += *(volatile u32 *)&panel[32 * k + lane];
+    out[lane] = total;
+}
+"""
+)
+LOADED_PARTS = {"WAITS": "lane == 0", "SYNC": "__syncwarp()", "READS": "true"}
+LANES_MISSING = "some lanes have waited: bar.warp.sync (__syncwarp) or a barrier before what the others access"
+
+
+def again(**changes: str) -> EmulationResult:
+    bound = TensorMapArgument(TensorMap("u32", (32, 96), (128,), (32, 32), "none"), np.zeros((96, 32), np.uint32))
+    return run_cuda(filled(AGAIN, AGAIN_PARTS, **changes), "again", 1, 32, [bound])
+
+
+def loaded(**changes: str) -> EmulationResult:
+    bound = TensorMapArgument(TensorMap("u32", (32, 32), (128,), (32, 32), "none"), np.ones((32, 32), np.uint32))
+    return run_cuda(filled(LOADED, LOADED_PARTS, **changes), "loaded", 1, 32, [bound, np.zeros(32, np.uint32)])
+
+
+@pytest.mark.parametrize("sync", ["__syncwarp()", "__syncthreads()", 'asm volatile("bar.sync 1, 32;" ::: "memory")'])
+def test_a_wait_of_one_lane_is_one_of_all_after_they_have_met(sync: str) -> None:
+    assert again(SYNC=sync).races == ()
+    assert loaded(SYNC=sync).races == ()
+
+
+@pytest.mark.parametrize("sync", ["", "__shfl_sync(~0u, lane, 0)", "elect()"])
+def test_a_wait_of_one_lane_is_none_of_the_others(sync: str) -> None:
+    for kind, races in (("write after read", again(SYNC=sync).races), ("read after write", loaded(SYNC=sync).races)):
+        assert {race.kind for race in races} == {kind}
+        assert all(LANES_MISSING in race.missing for race in races)
+
+
+def test_the_lane_that_waited_may_go_on_alone() -> None:
+    assert again(SYNC="", STORES="if (lane == 0) for (int k = 0; k < 1024; ++k) panel[k] = k").races == ()
+    assert loaded(SYNC="", READS="lane == 0").races == ()
+    assert loaded(SYNC="", READS="lane < 2").races != ()
+
+
+def test_each_lane_may_wait_for_itself() -> None:
+    assert loaded(SYNC="", WAITS="true").races == ()
+    assert loaded(SYNC="", WAITS="lane < 8", READS="lane < 8").races == ()
+    assert loaded(SYNC="if (lane != 0) wait(&full, 0)").races == ()
+
+
+def test_what_lanes_know_is_exact() -> None:
+    clocks = LaneClocks()
+    lanes = np.arange(32)
+    warp = np.array([3, 0, 0], np.uint32)
+    clocks.learnt(5, lanes < 2, warp, np.array([0, 7], np.uint32))
+    after = np.array([3, 7, 0], np.uint32)
+    clocks.learnt(5, lanes == 9, after, np.array([0, 4, 2], np.uint32))
+    after = np.array([6, 7, 2], np.uint32)  # its own epoch has grown meanwhile
+    known = {tuple(clock): tuple(who) for who, clock in clocks.of(5, lanes < 11, after)}
+    assert known == {(6, 7, 0): (0, 1), (6, 4, 2): (9,), (6, 0, 0): (2, 3, 4, 5, 6, 7, 8, 10)}
+    assert clocks.least(5, lanes < 2, after).tolist() == [6, 7, 0]
+    clocks.synchronised(5, lanes < 10)
+    assert clocks.least(5, lanes < 10, after).tolist() == [6, 7, 2]
+    assert clocks.least(5, lanes < 11, after).tolist() == [6, 0, 0]
+    clocks.synchronised(5, None)
+    assert not clocks.differ(5)
