@@ -66,9 +66,10 @@ def _shapes(found: dict[str, Any], random: dict[str, Any] | None) -> str:
     ]
     if tuned.sustained_first:
         alone = summary(rows, "untuned").sustained_first
+        untuned_alone = f"{mean(alone.values()):.3f}" if len(alone) == len(tuned.sustained_first) else "not measured"
         lines.append(
             f"| {len(tuned.sustained_first)} compute-bound shapes, each alone, sustained | {mean(tuned.sustained_first.values()):.3f} "
-            f"| {mean(tuned.sustained_best.values()):.3f} | {mean(alone.values()):.3f} |"
+            f"| {mean(tuned.sustained_best.values()):.3f} | {untuned_alone} |"
         )
     if found.get("note"):
         lines += ["", found["note"]]

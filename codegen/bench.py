@@ -357,11 +357,14 @@ def _final(
 
 
 def _alone(field: _Field, medians: Mapping[str, float]) -> list[str]:
-    """Who runs alone: all of cuBLASLt's (the fastest in turns need not be the fastest alone), and the fastest of each other name."""
+    """Who runs alone: all of cuBLASLt's (the fastest in turns need not be the fastest alone), and the fastest of each name of
+    ours, of what was chosen without tuning only where nothing was tuned.
+    """
     chosen = dict.fromkeys(name for name, entrant in field.entrants.items() if entrant.labels == ("cublaslt",))
     labels = dict.fromkeys(label for entrant in field.entrants.values() for label in entrant.labels)
     for label in labels:
-        if label != "cublaslt":
+        ours = any(entrant.config is not None for entrant in field.entrants.values() if label in entrant.labels)
+        if ours and not (label == "untuned" and "tuned" in labels):
             named = [name for name, entrant in field.entrants.items() if label in entrant.labels]
             chosen[min(named, key=lambda name: medians[name])] = None
     return list(chosen)

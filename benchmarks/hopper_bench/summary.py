@@ -89,9 +89,11 @@ def summary(rows: Iterable[dict[str, Any]], label: str) -> Summary:
             continue
         made.first[row["key"]] = ours["to_first"]["ratio"]
         made.best[row["key"]] = ours["to_best"]["ratio"]
-        lasting = entry_of(row, "sustained") if label == "tuned" else None
-        if lasting is not None and lasting["sustained"]:
-            ours = lasting  # what is tuned for that load
+        for lasting in ("sustained", "tuned") if label == "tuned" else ():
+            entry = winner(row, lasting)
+            if entry is not None and entry["sustained"]:
+                ours = entry  # what is tuned for that load
+                break
         if not ours["sustained"] or not compute_bound(row):
             continue
         alone = [entry for entry in row["entries"] if "cublaslt" in entry["labels"] and entry["sustained"]]
