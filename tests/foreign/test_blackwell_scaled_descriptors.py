@@ -58,7 +58,7 @@ def watched(format: str, tile: str, folder: Path, monkeypatch: pytest.MonkeyPatc
         return tuple(int(x[lane]) if isinstance(x, np.ndarray) else int(x) for x in values)
 
     def mma(g: Any, m: Any, kind: str, group: int, ws: bool, in_memory: bool, d: Any, a: Any, b: Any, word: Any, *rest: Any) -> None:  # fmt: skip
-        scales = next(one for one in reversed(rest) if isinstance(one, tuple) and len(one) == 2)
+        scales = rest[4]  # after accumulate, disabled lanes, scale of D, vector
         found.setdefault(g.cta.ctaid, Seen()).products.append(words(g, m, a, b, word, *scales))
         plain_mma(g, m, kind, group, ws, in_memory, d, a, b, word, *rest)
 
