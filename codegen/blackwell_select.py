@@ -32,6 +32,9 @@ _MULTIPLY_ADDS = 4096
 _BYTES_FROM_L2 = 64
 """Bytes that reach an SM from L2 in a clock: an assumption, that of Hopper."""
 
+_LONG_RING = 4
+"""Slots that keep the copy engine ahead of the multiplies: as many as the default, an assumption."""
+
 _FIXED_CLOCKS = 1500
 """Clocks to start a tile and to end the last one: an assumption."""
 
@@ -56,17 +59,24 @@ def candidates(
     if converted:
         base = base.replace(a_in="registers")
     unit_b = contiguous_unit(operand_formats(problem)[1])
+    scaled = scaled_types(problem) is not None
+    least = 128 if scaled else 64
     for pair, tile_m in ((False, 64), (False, 128), (True, 128), (True, 256)):
-        if tile_m > 64 and m <= tile_m // 2 and not converted:
+        if tile_m > least and m <= tile_m // 2 and not converted:
             continue
         for tile_n in range(16, 257, 16):
             # MN-major operands want whole spans of the widest swizzle.
             step = 8 * unit_b * (2 if pair else 1)
             if problem.b_major == "mn" and tile_n % step and n >= step:
                 continue
-            config = with_most_stages(base.replace(pair=pair, tile_m=tile_m, tile_n=tile_n))
-            if config is not None:
-                yield config
+            for accumulators in (2, 1) if scaled else (2,):
+                config = with_most_stages(
+                    base.replace(pair=pair, tile_m=tile_m, tile_n=tile_n, accumulators=accumulators)
+                )
+                # Where factors leave tensor memory for two accumulators only with a short ring, one and a long ring.
+                if config is not None and (accumulators == 1 or config.pipeline.stages >= _LONG_RING or not scaled):
+                    yield config
+                    break
 
 
 def slot_depth(problem: Problem, k: int) -> int:

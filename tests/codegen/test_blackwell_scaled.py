@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from stridewright import Gemm, gemm
 from stridewright.codegen.bind import OperandError
 from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
-from stridewright.codegen.blackwell_select import with_most_stages
+from stridewright.codegen.blackwell_select import select, with_most_stages
 from stridewright.codegen.blackwell_source import generate
 from stridewright.codegen.build import Build, build
 from stridewright.codegen.cli import app
@@ -181,6 +181,16 @@ def test_the_chosen_kernel_is_right(shape: tuple[int, int, int]) -> None:
         result = gemm.emulate(a, b)
         assert np.array_equal(result.d, (a.values() @ b.values().T).astype(np.float32))
         assert result.races == ()
+
+
+def test_the_choice_has_a_long_ring_and_the_rows_of_one_instruction() -> None:
+    """Factors share tensor memory with accumulators: one wide accumulator rather than two with two slots."""
+    for format in FORMATS:
+        large = select(Problem(m=8192, n=8192, k=8192, a=format, b=format))
+        assert (large.cluster.pair, large.tile.m, large.tile.n) == (True, 256, 256)
+        assert large.pipeline.stages >= 4
+        small = select(Problem(m=16, n=4096, k=4096, a=format, b=format))
+        assert (small.cluster.pair, small.tile.m) == (False, 128)
 
 
 def test_exact_sums_are_the_same_in_the_published_bits() -> None:
@@ -455,8 +465,10 @@ def test_every_mixture_is_right_in_every_tile(a: str, b: str) -> None:
 def test_every_form_is_right_in_any_order_of_completion(format: str) -> None:
     for seed, tile in itertools.product(range(10), (TILES[0], TILES[2], TILES[6], TILES[7])):
         accumulators = 2 if tile[2] < 256 else 1
-        config = config_of(format, format, *tile, stages=2 + seed % 2, accumulators=accumulators, **turn_of(seed))
-        assert_exact(config, (2 * tile[1] + 60, 2 * tile[2] + 24, 1056), seed)
+        config = config_of(format, format, *tile, accumulators=accumulators, **turn_of(seed))
+        fitting = with_most_stages(config, 2 + seed % 2)
+        assert fitting is not None
+        assert_exact(fitting, (2 * tile[1] + 60, 2 * tile[2] + 24, 1056), seed)
 
 
 def test_a_quantised_matrix_knows_its_shape() -> None:
