@@ -18,13 +18,14 @@ import numpy as np
 
 from stridewright.kernels import ladder
 from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Problem, plain_violations
-from stridewright.kernels.hopper import ELEMENT_BYTES, Step
+from stridewright.kernels.hopper import ELEMENT_BYTES
 from stridewright.kernels.ladder import RUNGS, RungDerivation, RungSpec
 from stridewright.kernels.orders import packed_table
 
 from . import source as product_source
 from .gemm import Gemm, GemmEmulation
 from .select import SMS, resident_ctas
+from .unused import used
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,21 +56,13 @@ def generate(spec: RungSpec, storable: bool = True) -> str:
     taken: set[str] = set()
     before = product_source._assemble(["ptx.cuh"], taken)
     after = product_source._assemble([f"ladder/{spec.file}"], taken)
-    parts = [_header(derivation)]
-    parts += [text for _, text in before]
-    text = "\n".join(text for _, text in after)
-    parts += [product_source._step_source(_used(step, text)) for step in derivation.steps]
+    parts = [text for _, text in before]
+    parts += [product_source._step_source(step) for step in derivation.steps]
     if spec.multiply == "wgmma":
         parts.append(product_source.wgmma_wrapper(spec.tile_n))
     parts += [text for _, text in after]
-    return "\n".join(parts)
-
-
-def _used(step: Step, text: str) -> Step:
-    """The step with those of its constants that ``text`` uses: each rung shows what it needs, and nothing else."""
-    return dataclasses.replace(
-        step, constants=tuple(one for one in step.constants if re.search(rf"\b{one.name}\b", text))
-    )
+    # Each rung shows what it needs, and nothing else.
+    return f"{_header(derivation)}\n{used(chr(10).join(parts))}"
 
 
 def _header(derivation: RungDerivation) -> str:

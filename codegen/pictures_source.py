@@ -19,6 +19,8 @@ SPAN_BYTES = 128
 """Bytes of K in a panel: the span of the 128-byte swizzle."""
 STEP_BYTES = 32
 """Bytes of K that one wgmma or tcgen05.mma reads."""
+_AFTER = ("// ======== the multiply", "#define CLUSTER_ATTRIBUTE")
+"""What stands behind the derived constants."""
 _BLOCK_ROWS = 64
 """Rows of A that one wgmma reads."""
 
@@ -89,7 +91,7 @@ def _roles(operand: Any, slice_rows: int) -> dict[str, _Role]:
         found[f"{name}_PANEL_BYTES"] = _Role(((0, 0), last), "one panel: the whole slot", lambda v: v == whole)
     if rows > _BLOCK_ROWS:
         block = apart(_BLOCK_ROWS, 0)
-        found[f"{name}_BLOCK_ADVANCE"] = _Role(
+        found[f"{name}_STRIP_ADVANCE"] = _Role(
             ((0, 0), (_BLOCK_ROWS, 0)),
             "from one block of 64 rows to the next, in units of 16 bytes",
             lambda v: v * CHUNK_BYTES == block,
@@ -103,7 +105,7 @@ def _value(source: Sequence[str], name: str) -> int | None:
         if line.startswith("DEVICE") and f" {name}(" in line:
             return 0
         if line.startswith("constexpr") and f" {name} = " in line:
-            number = line.partition(" = ")[2].rstrip(";").rstrip("ul")
+            number = line.partition(" = ")[2].partition(";")[0].rstrip("ul")
             return int(number, 0) if number.startswith("0x") or number.isdecimal() else None
     return None
 
@@ -211,7 +213,7 @@ def source_picture(gemm: Any) -> Drawing:
     if staging is not None:
         names.append("staging_offset")
         tables.append(staging)
-    end = next((i for i, line in enumerate(source) if line.startswith("#define CLUSTER_ATTRIBUTE")), len(source))
+    end = next((i for i, line in enumerate(source) if line.startswith(_AFTER)), len(source))
     block = source[:end]
 
     def why(name: str) -> str:

@@ -80,6 +80,8 @@ class Constant:
     value: int | str
     """A number, or the name of an enumeration's value."""
     hexadecimal: bool = False
+    note: str = ""
+    """What it is, in a line."""
 
 
 @dataclass(frozen=True)
@@ -330,32 +332,51 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             f"setmaxnreg takes registers from the producer's threads ({producer_registers}) and gives them to the consumers' ({consumer_registers}).",
         ),
         constants=(
-            Constant("int", "TILE_M", tile.m),
-            Constant("int", "TILE_N", tile.n),
-            Constant("int", "TILE_K", tile.k),
-            Constant("int", "PANEL_K", panel_k(config)),
-            Constant("int", "K_STEPS", size(a.step_advance)),
-            Constant("bool", "SWAPPED", int(config.schedule.swap)),
-            Constant("int", "STAGES", config.pipeline.stages),
-            Constant("int", "CONSUMERS", consumers),
-            Constant("bool", "PINGPONG", int(config.schedule.kind == "pingpong")),
-            Constant("int", "SLOT_READERS", sharers(config)),
-            Constant("int", "M_BLOCKS", tile.m // sharers(config) // 64),
-            Constant("int", "CLUSTER_M", config.cluster.m),
-            Constant("int", "CLUSTER_N", config.cluster.n),
-            Constant("int", "THREADS", config.threads),
-            Constant("Order", "ORDER", _ORDER_NAMES[config.schedule.order]),
-            Constant("int", "GROUP_M", config.schedule.group_m),
-            Constant("Hint", "HINT_A", f"HINT_{config.pipeline.hint_a.upper()}"),
-            Constant("Hint", "HINT_B", f"HINT_{config.pipeline.hint_b.upper()}"),
-            Constant("bool", "SPLIT", int(config.split.kind != "none")),
-            Constant("bool", "ATOMIC", int(config.split.reduce == "atomic")),
-            *(Constant("uint32", f"FIXED_{name.upper()}", _baked(config, name)) for name in "mnk"),
+            Constant("int", "TILE_M", tile.m, note="rows of D that a CTA computes at a time"),
+            Constant("int", "TILE_N", tile.n, note="columns of D"),
+            Constant("int", "TILE_K", tile.k, note="elements of K in a slot of the ring"),
+            Constant("int", "PANEL_K", panel_k(config), note="elements of K that the copy engine brings in one box"),
+            Constant("int", "K_STEPS", size(a.step_advance), note="multiplies along K in a slot"),
+            Constant(
+                "bool",
+                "SWAPPED",
+                config.schedule.swap,
+                note="the problem's B is the kernel's A: D comes out transposed",
+            ),
+            Constant("int", "STAGES", config.pipeline.stages, note="slots of the ring"),
+            Constant("int", "CONSUMERS", consumers, note="warpgroups that multiply"),
+            Constant(
+                "bool", "PINGPONG", config.schedule.kind == "pingpong", note="consumers take turns at whole tiles"
+            ),
+            Constant("int", "SLOT_READERS", sharers(config), note="consumers that read a slot"),
+            Constant(
+                "int",
+                "STRIPS",
+                tile.m // sharers(config) // 64,
+                note="strips of 64 rows, a wgmma each, that a consumer has of a tile",
+            ),
+            Constant("int", "CLUSTER_M", config.cluster.m, note="CTAs of a cluster above one another"),
+            Constant("int", "CLUSTER_N", config.cluster.n, note="CTAs of a cluster beside one another"),
+            Constant("int", "THREADS", config.threads, note="of a CTA: the producer's warpgroup and the consumers'"),
+            Constant("Order", "ORDER", _ORDER_NAMES[config.schedule.order], note="in which the tiles are taken"),
+            Constant("int", "GROUP_M", config.schedule.group_m, note="rows of blocks in a band of the order"),
+            Constant("Hint", "HINT_A", f"HINT_{config.pipeline.hint_a.upper()}", note="what L2 is told about A"),
+            Constant("Hint", "HINT_B", f"HINT_{config.pipeline.hint_b.upper()}", note="what L2 is told about B"),
+            Constant("bool", "SPLIT", config.split.kind != "none", note="tiles may be shared, K divided among CTAs"),
+            Constant(
+                "bool", "ATOMIC", config.split.reduce == "atomic", note="partial sums are added in memory, in any order"
+            ),
+            *(
+                Constant("uint32", f"FIXED_{name.upper()}", _baked(config, name), note=f"{name.upper()} baked in, or 0")
+                for name in "mnk"
+            ),
             *_formats(config),
-            Constant("int", "TURN_BARRIERS", 1 + consumers),
-            Constant("int", "PARTIAL_SUMS_BARRIER", 3 + consumers),
-            Constant("int", "PRODUCER_REGISTERS", producer_registers),
-            Constant("int", "CONSUMER_REGISTERS", consumer_registers),
+            Constant(
+                "int", "TURN_BARRIERS", 1 + consumers, note="first of two named barriers for the consumers' turns"
+            ),
+            Constant("int", "PARTIAL_SUMS_BARRIER", 3 + consumers, note="named barrier of all consumers"),
+            Constant("int", "PRODUCER_REGISTERS", producer_registers, note="that a producer thread keeps"),
+            Constant("int", "CONSUMER_REGISTERS", consumer_registers, note="that a consumer thread gets"),
         ),
     )
     for operand in (a, b):
@@ -369,11 +390,13 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             f"{ALIGNMENT_SLACK}.",
         ),
         constants=(
-            Constant("uint32", "A_OFFSET", offsets["tiles of A"]),
-            Constant("uint32", "B_OFFSET", offsets["tiles of B"]),
-            Constant("uint32", "STAGING_OFFSET", offsets["staging of D"]),
-            Constant("uint32", "FULL_BARRIERS_OFFSET", offsets["barriers"]),
-            Constant("uint32", "EMPTY_BARRIERS_OFFSET", offsets["barriers"] + 8 * config.pipeline.stages),
+            Constant("uint32", "A_OFFSET", offsets["tiles of A"], note="slot 0 of A"),
+            Constant("uint32", "B_OFFSET", offsets["tiles of B"], note="slot 0 of B"),
+            Constant("uint32", "STAGING_OFFSET", offsets["staging of D"], note="the consumers' panels of D"),
+            Constant("uint32", "FULL_BARRIERS_OFFSET", offsets["barriers"], note="a slot's barrier: filled"),
+            Constant(
+                "uint32", "EMPTY_BARRIERS_OFFSET", offsets["barriers"] + 8 * config.pipeline.stages, note="free again"
+            ),
         ),
     )
     if config.epilogue.store == "tma":
@@ -396,26 +419,35 @@ _FORMATS = {name: f"FORMAT_{name.upper()}" for name in ("bf16", "f16", "f32", "e
 def _formats(config: GemmConfig) -> Iterator[Constant]:
     """What the elements are, and what is done to the sums."""
     problem, fusion = config.problem, config.fusion
-    yield Constant("Format", "D_FORMAT", _FORMATS[problem.d])
-    yield Constant("bool", "INTEGER", int(problem.a == "s8"))
-    yield Constant("Form", "FORM", f"FORM_{problem.form.upper()}")
-    if not uses_terms(config):
+    terms = uses_terms(config)
+    yield Constant("Format", "D_FORMAT", _FORMATS[problem.d], note="of the result")
+    yield Constant("bool", "INTEGER", problem.a == "s8", note="sums are int32, not float32")
+    yield Constant("Form", "FORM", f"FORM_{problem.form.upper()}", note="one product, a batch, or groups")
+    yield Constant("bool", "TERMS", terms, note="the launch takes more than A and B")
+    yield Constant(
+        "Bias", "BIAS", f"BIAS_{fusion.bias.upper() or 'NONE'}", note="a bias along this dimension of D is added"
+    )
+    if not terms:
         return
-    yield Constant("bool", "ALPHA", int(fusion.alpha))
-    yield Constant("bool", "HAS_C", int(bool(fusion.c)))
-    yield Constant("Format", "C_FORMAT", _FORMATS[fusion.c or "f32"])
-    yield Constant("Bias", "BIAS", f"BIAS_{fusion.bias.upper() or 'NONE'}")
-    yield Constant("Format", "BIAS_FORMAT", _FORMATS[fusion.bias_format])
-    for name, value in (
-        ("GATED", fusion.gated),
-        ("AUX", fusion.aux),
-        ("AMAX", fusion.amax),
-        ("SCALE_D", fusion.scale_d),
+    yield Constant("bool", "ALPHA", fusion.alpha, note="sums are multiplied by alpha")
+    yield Constant("bool", "HAS_C", bool(fusion.c), note="beta * C is added")
+    yield Constant("Format", "C_FORMAT", _FORMATS[fusion.c or "f32"], note="of C")
+    yield Constant("Format", "BIAS_FORMAT", _FORMATS[fusion.bias_format], note="of the bias")
+    for name, value, note in (
+        ("GATED", fusion.gated, "of two neighbouring columns one is made: act(x[2 j]) * x[2 j + 1]"),
+        ("AUX", fusion.aux, "what the activation is applied to is stored too"),
+        ("AMAX", fusion.amax, "the largest |D| is reported"),
+        ("SCALE_D", fusion.scale_d, "the result is multiplied by a factor before it is converted"),
     ):
-        yield Constant("bool", name, int(value))
+        yield Constant("bool", name, value, note=note)
     for name, kind in (("SCALES_A", fusion.scale_a), ("SCALES_B", fusion.scale_b)):
-        yield Constant("Scales", name, f"SCALES_{kind.upper() or 'NONE'}")
-    yield Constant("int", "PROMOTE_SLOTS", config.pipeline.promote // config.tile.k)
+        yield Constant("Scales", name, f"SCALES_{kind.upper() or 'NONE'}", note=f"factors of {name[-1]}'s rows")
+    yield Constant(
+        "int",
+        "PROMOTE_SLOTS",
+        config.pipeline.promote // config.tile.k,
+        note="slots between additions to the float32 sums",
+    )
 
 
 def _box(operand: OperandTile, config: GemmConfig) -> str:
@@ -429,16 +461,18 @@ def _box(operand: OperandTile, config: GemmConfig) -> str:
 def _operand_step(operand: OperandTile, config: GemmConfig) -> Step:
     name, box = operand.name, _box(operand, config)
     constants = [
-        Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes),
-        Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True),
-        Constant("uint32", f"{name}_PANEL_BYTES", operand.panel_bytes),
-        Constant("int", f"{name}_BOXES", operand.boxes),
-        Constant("bool", f"{name}_MN", int(operand.major == "mn")),
-        Constant("uint32", f"{name}_ROW_BYTES", operand.row_bytes),
-        Constant("uint32", f"{name}_SLICE_ROWS", operand.slice_rows),
+        Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes, note="from slot to slot"),
+        Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True, note="all but the address"),
+        Constant("uint32", f"{name}_PANEL_BYTES", operand.panel_bytes, note="from box to box of a slot"),
+        Constant("int", f"{name}_BOXES", operand.boxes, note="boxes that this CTA loads into a slot"),
+        Constant("bool", f"{name}_MN", operand.major == "mn", note="rows are innermost in memory, not K"),
+        Constant("uint32", f"{name}_ROW_BYTES", operand.row_bytes, note="from row to row of a box"),
+        Constant("uint32", f"{name}_SLICE_ROWS", operand.slice_rows, note="rows that one CTA of a cluster loads"),
     ]
     if name == "A":
-        constants.append(Constant("uint32", "A_BLOCK_ADVANCE", operand.block_advance))
+        constants.append(
+            Constant("uint32", "A_STRIP_ADVANCE", operand.block_advance, note="descriptor units from strip to strip")
+        )
     return Step(
         title=f"A slot of {name}",
         layouts=(
@@ -481,11 +515,13 @@ def _staging_step(derivation: Derivation) -> Step:
             + (f"; the tile's last panel is {tail} columns wide and has a map of its own." if tail else "."),
         ),
         constants=(
-            Constant("int", "PANEL_COLUMNS", PANEL_COLUMNS),
-            Constant("int", "PANELS", -(-config.tile.n // PANEL_COLUMNS)),
-            Constant("int", "TAIL_COLUMNS", tail),
+            Constant("int", "PANEL_COLUMNS", PANEL_COLUMNS, note="columns of D that are staged and stored at once"),
+            Constant("int", "PANELS", -(-config.tile.n // PANEL_COLUMNS), note="of a strip"),
+            Constant(
+                "int", "TAIL_COLUMNS", tail, note="columns of the last panel, or 0 if it is as wide as the others"
+            ),
             Constant("int", "PANEL_BYTES", panel_rows(config) * 2 * PANEL_COLUMNS),
-            Constant("int", "STAGING_BUFFERS", config.epilogue.buffers),
+            Constant("int", "STAGING_BUFFERS", config.epilogue.buffers, note="panels of a consumer, used in turn"),
         ),
         functions=(
             AddressFunction("staging_offset", ("lane", "warp", "step"), addresses, "bytes"),

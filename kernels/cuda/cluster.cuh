@@ -1,4 +1,4 @@
-// CTAs that run together: each loads a slice of an operand for all that need it. Along a cluster's column the CTAs share a tile of B,
+// CLUSTER_SIZE > 1: CTAs that run together: each loads a slice of an operand for all that need it. Along a cluster's column the CTAs share a tile of B,
 // along its row a tile of A.
 #pragma once
 #include "ptx.cuh"
@@ -6,6 +6,7 @@
 constexpr int CLUSTER_SIZE = CLUSTER_M * CLUSTER_N;
 constexpr int CLUSTER_PEERS = CLUSTER_M + CLUSTER_N - 1;    // CTAs of the same row or column, itself included
 
+// Where this CTA stands in its cluster.
 struct ClusterPlace {
     uint32 row;
     uint32 column;

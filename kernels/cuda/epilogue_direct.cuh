@@ -10,7 +10,8 @@ struct Epilogue {
     uint64 offset;          // of this batch
     uint32 m, n;
 
-    DEVICE Epilogue(const Output &output, uint32, uint32, uint32 m, uint32 n) : d(output.d), d_row_stride(output.d_row_stride), d_batch_stride(output.d_batch_stride), offset(0), m(m), n(n) {}
+    DEVICE Epilogue(const Output &output, uint32, uint32, uint32 m, uint32 n)
+        : d(output.d), d_row_stride(output.d_row_stride), d_batch_stride(output.d_batch_stride), offset(0), m(m), n(n) {}
 
     // What is stored next belongs to this batch, and its rows end there.
     DEVICE void move_to(uint32 batch, uint32 row_end) {
@@ -18,7 +19,7 @@ struct Epilogue {
         m = row_end;
     }
 
-    // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(row, column).
+    // `accumulators` is this thread's part of a strip of 64 x TILE_N sums whose first is D(row, column).
     template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         // The map from (thread, value) to (row, column) is linear, so the thread's part and the value's, a constant, are taken apart:
         // one pointer serves all stores.

@@ -9,7 +9,8 @@ struct Epilogue {
     uint64 offset;          // of this batch
     uint32 m, n;
 
-    DEVICE Epilogue(const Output &output, uint32, uint32, uint32 m, uint32 n) : d(output.d), d_row_stride(output.d_row_stride), d_batch_stride(output.d_batch_stride), offset(0), m(m), n(n) {}
+    DEVICE Epilogue(const Output &output, uint32, uint32, uint32 m, uint32 n)
+        : d(output.d), d_row_stride(output.d_row_stride), d_batch_stride(output.d_batch_stride), offset(0), m(m), n(n) {}
 
     // What is stored next belongs to this batch, and its rows end there.
     DEVICE void move_to(uint32 batch, uint32 row_end) {
@@ -17,11 +18,11 @@ struct Epilogue {
         m = row_end;
     }
 
-    // `values` is this thread's part of a 64 x TILE_N block whose first element is at (row, column); the even ones are stored.
+    // `values` is this thread's part of a strip of 64 x TILE_N sums whose first is at (row, column); the even ones are stored.
     template <typename Sums> DEVICE void store(const Sums &values, uint32 row, uint32 column) {
         const uint32 first_row = row + accumulator_row(threadIdx.x % 128, 0);
         const uint32 first_column = column + accumulator_column(threadIdx.x % 128, 0);
-        Out *const first = d + offset + first_row * d_row_stride + first_column / 2;
+        Out *const first = d + (SEVERAL_D ? offset : 0) + first_row * d_row_stride + first_column / 2;
         #pragma unroll
         for (int value = 0; value < TILE_N / 2; value += 2) {
             const uint32 down = accumulator_row(0, value);

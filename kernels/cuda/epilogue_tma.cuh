@@ -7,16 +7,17 @@ struct Epilogue {
     const TensorMap *map_tail;    // box of 64 rows x TAIL_COLUMNS: the tile's last panel, so that the next tile is not overwritten
     uint32 staging;               // this warpgroup's STAGING_BUFFERS panels
     uint32 barrier;               // this warpgroup's named barrier; 0 is the whole CTA's
-    Out *d;                       // plain stores: rows that end inside a panel because another group's begin
-    uint64 d_row_stride;
+    Out *group_d;                 // for plain stores, where rows end inside a panel because another group's begin
+    uint64 group_row_stride;      // elements
     uint32 m, n;
     uint32 buffer;
     uint32 batch;
 
     DEVICE Epilogue(const Output &output, uint32 shared, uint32 consumer, uint32 m, uint32 n)
-        : map(output.map), map_tail(output.map_tail), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer), d(output.d), d_row_stride(output.d_row_stride), m(m), n(n), buffer(0), batch(0) {}
+        : map(output.map), map_tail(output.tail_map), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer),
+          group_d(output.d), group_row_stride(output.d_row_stride), m(m), n(n), buffer(0), batch(0) {}
 
-    // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(row, column).
+    // `accumulators` is this thread's part of a strip of 64 x TILE_N sums whose first is D(row, column).
     template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         const uint32 warp = (threadIdx.x / 32) % 4;
         const uint32 lane = threadIdx.x % 32;
@@ -46,16 +47,14 @@ struct Epilogue {
 
             fence_async_proxy();
             named_barrier_sync<128>(barrier);
-            const bool partial = FORM == FORM_GROUPS_M && row + 64 > m;
-            if (partial) store_rows(shared, row, first_column, column + TILE_N);
+            // The group's last rows.
+            if (FORM == FORM_GROUPS_M && row + 64 > m) store_rows(shared, row, first_column, column + TILE_N);
             if (threadIdx.x % 128 == 0) {
-                const bool tail = TAIL_COLUMNS != 0 && panel == PANELS - 1;
-                if (!partial) {
-                    if (SEVERAL_D) {
-                        tma_store_3d(tail ? map_tail : map, shared, first_column, row, batch);
-                    } else {
-                        tma_store_2d(tail ? map_tail : map, shared, first_column, row);
-                    }
+                const TensorMap *const box = TAIL_COLUMNS != 0 && panel == PANELS - 1 ? map_tail : map;
+                if (SEVERAL_D) {
+                    tma_store_3d(box, shared, first_column, row, batch);
+                } else if (FORM != FORM_GROUPS_M || row + 64 <= m) {
+                    tma_store_2d(box, shared, first_column, row);
                 }
                 tma_store_commit();
             }
@@ -69,7 +68,7 @@ struct Epilogue {
         const uint32 column = first_column + chunk * 8;
         for (uint32 down = threadIdx.x % 128 / (PANEL_COLUMNS / 8); row + down < m; down += 128 / (PANEL_COLUMNS / 8)) {
             if (down < 64 && column < n && column < column_end) {
-                shared_to_global_16(d + (row + down) * d_row_stride + column, shared + staging_chunk(down, chunk));
+                shared_to_global_16(group_d + (row + down) * group_row_stride + column, shared + staging_chunk(down, chunk));
             }
         }
     }

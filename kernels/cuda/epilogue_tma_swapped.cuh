@@ -1,4 +1,4 @@
-// Epilogue for swapped operands: a block of accumulators is 64 columns x TILE_N rows of D, transposed by stmatrix on its way to a panel in swizzled shared memory.
+// Epilogue for swapped operands: a strip of accumulators is 64 columns x TILE_N rows of D, transposed by stmatrix on its way to a panel in swizzled shared memory.
 #pragma once
 #include "output.cuh"
 
@@ -13,7 +13,7 @@ struct Epilogue {
     DEVICE Epilogue(const Output &output, uint32 shared, uint32 consumer, uint32 m, uint32 n)
         : map(output.map), staging(shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)), barrier(1 + consumer), m(m), n(n), buffer(0), batch(0) {}
 
-    // `accumulators` is this thread's part of a 64 x TILE_N block whose first element is D(column, row).
+    // `accumulators` is this thread's part of a strip of 64 x TILE_N sums whose first is D(column, row).
     template <typename Sums> DEVICE void store(const Sums &accumulators, uint32 row, uint32 column) {
         const uint32 warp = (threadIdx.x / 32) % 4;
         const uint32 lane = threadIdx.x % 32;

@@ -1,5 +1,5 @@
-// What is done to a sum before it is stored: D = (act(alpha * acc + beta * C + bias)) * scale, converted to D's format. `acc` is the sum times the factors of its row of A
-// and its row of B. What the configuration does not use costs nothing: its constants are false.
+// What is done to a sum before it is stored: D = act(alpha * acc + beta * C + bias) * scale, of which this kernel has a part, converted to D's format. `acc` is the sum times
+// the factors of its row of A and its row of B, where there are such.
 #pragma once
 #include "activations.cuh"
 #include "output.cuh"
@@ -63,7 +63,7 @@ struct Finish {
     DEVICE void prefetch(uint32 column) const {
         constexpr uint32 STEP = 128 / sizeof(*terms.bias);
         const uint32 at = column + threadIdx.x % 128 * STEP;
-        if (BIAS == BIAS_N && !SWAPPED && threadIdx.x % 128 <= TILE_N / STEP) prefetch_line(terms.bias + (FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + min(at, n - 1));
+        if (threadIdx.x % 128 <= TILE_N / STEP) prefetch_line(terms.bias + (FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + min(at, n - 1));
     }
 
     // The sum at (row, column) of the kernel's own problem, in which operands may have changed places. What lies outside is computed from the nearest row and column inside,
@@ -77,16 +77,17 @@ struct Finish {
         float acc = static_cast<float>(sum);
         if (SCALES_A == SCALES_ROW) acc *= terms.scale_a[batch * terms.scale_a_batch_stride + d_row * terms.scale_a_stride];
         if (SCALES_B == SCALES_ROW) acc *= terms.scale_b[batch * terms.scale_b_batch_stride + d_column * terms.scale_b_stride];
-        float c = 0.0f;
-        if (HAS_C) c = widened<C_FORMAT>(terms.c[(SEVERAL_D ? batch * terms.c_batch_stride : 0) + d_row * terms.c_row_stride + d_column]);
-        float bias = 0.0f;
-        if (BIAS != BIAS_NONE) bias = widened<BIAS_FORMAT>(terms.bias[(FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + (BIAS == BIAS_M ? d_row : d_column)]);
+        const float c = HAS_C ? widened<C_FORMAT>(terms.c[(SEVERAL_D ? batch * terms.c_batch_stride : 0) + d_row * terms.c_row_stride + d_column]) : 0.0f;
+        const float bias = BIAS != BIAS_NONE ? widened<BIAS_FORMAT>(terms.bias[(FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + (BIAS == BIAS_M ? d_row : d_column)]) : 0.0f;
         float x = ALPHA ? alpha * acc : acc;
         if (HAS_C) x += terms.beta * c;
         if (BIAS != BIAS_NONE) x += bias;
         if (AUX && inside) terms.aux[(SEVERAL_D ? batch * terms.aux_batch_stride : 0) + d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(x);
-        if (GATED) return x;
-        return counted(activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column), inside);
+        if (GATED) {
+            return x;
+        } else {
+            return counted(activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column), inside);
+        }
     }
 
     DEVICE float counted(float value, bool inside) {
@@ -94,7 +95,7 @@ struct Finish {
         return SCALE_D ? value * *terms.scale_d : value;
     }
 
-    // Stores this thread's part of a 64 x TILE_N block whose first element is at (row, column), each sum finished when the epilogue takes it.
+    // Stores this thread's part of a strip of 64 x TILE_N sums whose first is at (row, column), each finished when the epilogue takes it.
     template <typename Store> DEVICE void store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column);
 
     // After the last tile: what was counted is told.
@@ -106,7 +107,7 @@ struct Finish {
     }
 };
 
-// This thread's part of a block, finished one by one as it is read.
+// This thread's part of a strip, finished one by one as it is read.
 struct Finished {
     Finish &finish;
     const Accumulator (&sums)[TILE_N / 2];
@@ -116,12 +117,15 @@ struct Finished {
     DEVICE float one(int value) const { return finish.finished(sums[value], row + accumulator_row(0, value), column + accumulator_column(0, value)); }
 
     DEVICE float operator[](int value) const {
-        if (!GATED) return one(value);
-        // Neighbouring columns are a pair: what is activated, and what it multiplies.
-        const bool inside = row + accumulator_row(0, value) < finish.m && column + accumulator_column(0, value) < finish.n;
-        const float gate = one(value);
-        const float other = one(value + 1);
-        return finish.counted(activated(gate, 0.0f, 0.0f, finish.alpha, finish.terms.beta, gate, 0, 0) * other, inside);
+        if (GATED) {
+            // Neighbouring columns are a pair: what is activated, and what it multiplies.
+            const bool inside = row + accumulator_row(0, value) < finish.m && column + accumulator_column(0, value) < finish.n;
+            const float gate = one(value);
+            const float other = one(value + 1);
+            return finish.counted(activated(gate, 0.0f, 0.0f, finish.alpha, finish.terms.beta, gate, 0, 0) * other, inside);
+        } else {
+            return one(value);
+        }
     }
 };
 

@@ -13,6 +13,6 @@ struct Finish {
     DEVICE void move_to(uint32, uint32) {}
     DEVICE void prefetch(uint32) const {}
     DEVICE Accumulator finished(Accumulator sum, uint32, uint32) const { return sum; }
-    template <typename Store> DEVICE void store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column) const { epilogue.store(sums, row, column); }
     DEVICE void end() const {}
+    template <typename Store> DEVICE void store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column) const { epilogue.store(sums, row, column); }
 };

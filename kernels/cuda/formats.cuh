@@ -1,4 +1,4 @@
-// What the elements are: those of D, C and the bias as they lie in memory, and the sums as the tensor core holds them.
+// What elements are as they lie in memory, and sums as the tensor core holds them.
 #pragma once
 #include "ptx.cuh"
 
@@ -48,10 +48,12 @@ template <Format F> DEVICE typename Stored<F>::type converted(float value) {
     if constexpr (F == FORMAT_F16) return static_cast<uint16>(pack_f16(value, 0.0f));
     if constexpr (F == FORMAT_BF16) return static_cast<uint16>(pack_bf16(value, 0.0f));
 }
+
+// A whole number likewise.
 template <Format F> DEVICE typename Stored<F>::type converted(int32 value) {
     if constexpr (F == FORMAT_S32) return value;
-    else if constexpr (F == FORMAT_S8) return static_cast<uint8>(max(-128, min(127, value)));
-    else return converted<F>(static_cast<float>(value));
+    if constexpr (F == FORMAT_S8) return static_cast<uint8>(max(-128, min(127, value)));
+    if constexpr (F != FORMAT_S32 && F != FORMAT_S8) return converted<F>(static_cast<float>(value));
 }
 
 // An element of C or of a bias as a number.

@@ -1,12 +1,12 @@
-// The sum over K of one tile: slot after slot of the ring through the tensor core.
+// The sum over K of one tile.
 #pragma once
 #include "multiply_slot.cuh"
 #include "scheduler.cuh"
 
 constexpr bool PROMOTED = false;
 
-// The sum over the slots of `work`, one after the other.
-DEVICE void multiply_tile(Accumulator (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &, uint32,
+// Slot after slot of the ring through the tensor core, one batch of multiplies in flight while the next is issued.
+DEVICE void multiply_tile(Accumulator (&accumulators)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &, uint32,
                           uint32) {
     uint32 previous = 0;
     for (uint32 k_block = 0; k_block < work.count; ++k_block) {

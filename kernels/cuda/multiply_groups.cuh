@@ -14,15 +14,15 @@ DEVICE void clear_from(uint32 slot, uint32 k, uint32 boxes, uint32 box_bytes) {
     }
 }
 
-template <typename Finishing>
-DEVICE void multiply_tile(Accumulator (&accumulators)[M_BLOCKS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finishing &, uint32,
+// Slot after slot of the ring through the tensor core, one batch of multiplies in flight while the next is issued.
+DEVICE void multiply_tile(Accumulator (&accumulators)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &, uint32,
                           uint32) {
     uint32 previous = 0;
     if (work.count == 0) {
         #pragma unroll
-        for (int block = 0; block < M_BLOCKS; ++block) {
+        for (int strip = 0; strip < STRIPS; ++strip) {
             #pragma unroll
-            for (int value = 0; value < TILE_N / 2; ++value) accumulators[block][value] = 0;
+            for (int value = 0; value < TILE_N / 2; ++value) accumulators[strip][value] = 0;
         }
     }
     for (uint32 k_block = 0; k_block < work.count; ++k_block) {

@@ -16,7 +16,7 @@ struct Blocks {
     uint32 left;    // blocks whose sums are still to be added
 
     // Starts the multiplies of the next slot; returns which it was.
-    DEVICE uint32 start(float (&partial)[M_BLOCKS][TILE_N / 2]) {
+    DEVICE uint32 start(float (&partial)[STRIPS][TILE_N / 2]) {
         const uint32 slot = at.slot;
         ring.wait_full(at);
         wgmma_fence();
@@ -27,7 +27,7 @@ struct Blocks {
     }
 
     // The multiplies of a slot have ended: it may be refilled, and its sums are added.
-    DEVICE void take(float (&sums)[M_BLOCKS][TILE_N / 2], const float (&partial)[M_BLOCKS][TILE_N / 2], uint32 slot) {
+    DEVICE void take(float (&sums)[STRIPS][TILE_N / 2], const float (&partial)[STRIPS][TILE_N / 2], uint32 slot) {
         ring.release(slot);
         const BlockFactors factors(scales);
         --left;
@@ -36,16 +36,16 @@ struct Blocks {
     }
 };
 
-DEVICE void multiply_tile(float (&sums)[M_BLOCKS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &finish, uint32 row,
+DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &finish, uint32 row,
                           uint32 column) {
     #pragma unroll
-    for (int block = 0; block < M_BLOCKS; ++block) {
+    for (int strip = 0; strip < STRIPS; ++strip) {
         #pragma unroll
-        for (int value = 0; value < TILE_N / 2; ++value) sums[block][value] = 0.0f;
+        for (int value = 0; value < TILE_N / 2; ++value) sums[strip][value] = 0.0f;
     }
     if (work.count == 0) return;
-    float even[M_BLOCKS][TILE_N / 2], odd[M_BLOCKS][TILE_N / 2];
-    Blocks blocks{descriptor_a, descriptor_b, ring, at, finish.terms, BlockScales(finish, row, column, work.first * TILE_K / 128), work.count};
+    float even[STRIPS][TILE_N / 2], odd[STRIPS][TILE_N / 2];
+    Blocks blocks{descriptor_a, descriptor_b, ring, at, finish.terms, BlockScales(finish, row, column, work.first_k() / 128), work.count};
     if (SCALED) blocks.scales.load(finish.terms);
     uint32 even_slot = blocks.start(even);
     while (blocks.left > 2) {

@@ -7,15 +7,15 @@
 
 constexpr bool PROMOTED = true;
 
-DEVICE void multiply_tile(float (&sums)[M_BLOCKS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &finish, uint32 row,
+DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &finish, uint32 row,
                           uint32 column) {
-    float partial[M_BLOCKS][TILE_N / 2];
-    BlockScales scales(finish, row, column, work.first * TILE_K / 128);
+    float partial[STRIPS][TILE_N / 2];
+    BlockScales scales(finish, row, column, work.first_k() / 128);
     if (SCALED && work.count != 0) scales.load(finish.terms);
     #pragma unroll
-    for (int block = 0; block < M_BLOCKS; ++block) {
+    for (int strip = 0; strip < STRIPS; ++strip) {
         #pragma unroll
-        for (int value = 0; value < TILE_N / 2; ++value) sums[block][value] = 0.0f;
+        for (int value = 0; value < TILE_N / 2; ++value) sums[strip][value] = 0.0f;
     }
     for (uint32 k_block = 0; k_block < work.count;) {
         // A part of a split K may begin within a block of scales, and its first sum ends with that block.

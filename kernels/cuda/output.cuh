@@ -1,14 +1,16 @@
-// Where the result goes, in both forms: tensor maps for the copy engine, a pointer for plain stores. An epilogue uses one of them.
+// Where the result goes: tensor maps for the copy engine, a pointer for plain stores.
 #pragma once
-#include "copies.cuh"
 #include "formats.cuh"
 
 constexpr bool SEVERAL_D = FORM == FORM_BATCH || FORM == FORM_GROUPS_K;    // a D for each matrix of a batch, or each group of K
 
 struct Output {
     const TensorMap *map;
-    const TensorMap *map_tail;
+    const TensorMap *tail_map;
     Out *d;
     uint64 d_row_stride;      // elements
     uint64 d_batch_stride;
+
+    DEVICE Output(const TensorMap *map, const TensorMap *tail_map, Out *d, uint64 d_row_stride, uint64 d_batch_stride)
+        : map(map), tail_map(tail_map), d(d), d_row_stride(d_row_stride), d_batch_stride(d_batch_stride) {}
 };

@@ -5,11 +5,11 @@
 #include "scheduler.cuh"
 
 constexpr uint32 CONSUMER_THREADS = CONSUMERS * 128;
-constexpr uint32 FRAGMENTS = CONSUMERS * M_BLOCKS * (TILE_N / 8) * 128;    // of four accumulators, in one tile
+constexpr uint32 FRAGMENTS = CONSUMERS * STRIPS * (TILE_N / 8) * 128;    // of four accumulators, in one tile
 
 struct PartialSums {
     Four *partials;      // a tile of fragments for each CTA and kind of share (or, ATOMIC, for each tile)
-    uint32 *counters;      // two for each tile: CTAs that came, CTAs that left
+    uint32 *counters;    // two for each tile: CTAs that came, CTAs that left
     TileScheduler scheduler;
     Output output;
     Finish &sums;
@@ -18,10 +18,11 @@ struct PartialSums {
     uint32 m, n;
 
     DEVICE PartialSums(Four *partials, uint32 *counters, TileScheduler scheduler, Output output, Finish &sums, uint32 consumer, uint32 m, uint32 n)
-        : partials(partials), counters(counters), scheduler(scheduler), output(output), sums(sums), rank(CLUSTER_SIZE > 1 ? cluster_rank() : 0), consumer(consumer), m(m), n(n) {}
+        : partials(partials), counters(counters), scheduler(scheduler), output(output), sums(sums), rank(CLUSTER_SIZE > 1 ? cluster_rank() : 0),
+          consumer(consumer), m(m), n(n) {}
 
     // A cluster's share cuts at most two blocks: it holds the end of one, or a middle, and the beginning of another. Each has its place.
-    DEVICE Four *place(uint32 cluster, uint32 block, bool beginning) const {
+    DEVICE Four *fragments_of(uint32 cluster, uint32 block, bool beginning) const {
         const uint32 number = ATOMIC ? block : 2 * cluster + (beginning ? 1 : 0);
         return partials + (uint64(number) * CLUSTER_SIZE + rank) * FRAGMENTS;
     }
@@ -29,14 +30,14 @@ struct PartialSums {
     DEVICE uint32 *counter(uint32 block) const { return counters + 2 * (block * CLUSTER_SIZE + rank); }
 
     // This thread's part of the sums of a tile, `work` of its K.
-    DEVICE void write(const Accumulator (&accumulators)[M_BLOCKS][TILE_N / 2], Work work) const {
-        Four *const first = place(blockIdx.x / CLUSTER_SIZE, work.block, work.first == 0) + (consumer * M_BLOCKS * (TILE_N / 8)) * 128 + threadIdx.x % 128;
+    DEVICE void write(const Accumulator (&accumulators)[STRIPS][TILE_N / 2], Work work) const {
+        Four *const first = fragments_of(blockIdx.x / CLUSTER_SIZE, work.block, work.first == 0) + (consumer * STRIPS * (TILE_N / 8)) * 128 + threadIdx.x % 128;
         #pragma unroll
-        for (int block = 0; block < M_BLOCKS; ++block) {
+        for (int strip = 0; strip < STRIPS; ++strip) {
             #pragma unroll
-            for (int group = 0; group < TILE_N / 8; ++group) {
-                const Accumulator *const four = accumulators[block] + group * 4;
-                Four *const target = first + (block * (TILE_N / 8) + group) * 128;
+            for (int octet = 0; octet < TILE_N / 8; ++octet) {    // of columns: four accumulators
+                const Accumulator *const four = accumulators[strip] + octet * 4;
+                Four *const target = first + (strip * (TILE_N / 8) + octet) * 128;
                 if (ATOMIC) {
                     global_add(&target->x, four[0], four[1], four[2], four[3]);
                 } else {
@@ -55,16 +56,16 @@ struct PartialSums {
         const uint32 begin = shares.begin(cluster);
         const uint32 end = shares.begin(cluster + 1);
         if (begin == end) return;
-        const uint32 first = begin / shares.k_blocks;
-        const uint32 last = (end - 1) / shares.k_blocks;
+        const uint32 first = begin / scheduler.k_blocks;
+        const uint32 last = (end - 1) / scheduler.k_blocks;
         finish_block(first, cluster);
         if (last != first) finish_block(last, cluster);
     }
 
     DEVICE void finish_block(uint32 block, uint32 cluster) {
         const Shares &shares = scheduler.shares;
-        const uint32 first = shares.owner(block * shares.k_blocks);
-        const uint32 count = shares.owner((block + 1) * shares.k_blocks - 1) - first + 1;
+        const uint32 first = shares.owner(block * scheduler.k_blocks);
+        const uint32 count = shares.owner((block + 1) * scheduler.k_blocks - 1) - first + 1;
         if (count == 1) return;    // computed and stored whole
         if (consumer == 0 && threadIdx.x % 128 == 0) global_wait(counter(block), count);
         named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
@@ -74,27 +75,27 @@ struct PartialSums {
         scheduler.locate(work);
         const uint32 row = work.row * TILE_M;
         const uint32 column = work.column * TILE_N;
-        sums.move_to(work.batch, m);
+        if (TERMS) sums.move_to(work.batch, m);
         const uint32 thread = threadIdx.x - 128;
         // A warp takes 32 neighbouring fragments, 512 bytes, at a time; the warps of all CTAs that share the tile take turns.
         for (uint32 fragment = (cluster - first) * CONSUMER_THREADS + thread; fragment < FRAGMENTS; fragment += count * CONSUMER_THREADS) {
             Four sum = {0, 0, 0, 0};
             if (ATOMIC) {
-                Four *const place_of_sum = place(0, block, false) + fragment;
-                sum = *place_of_sum;
-                *place_of_sum = {0, 0, 0, 0};    // as the next launch wants to find it
+                Four *const sums_of_all = fragments_of(0, block, false) + fragment;
+                sum = *sums_of_all;
+                *sums_of_all = {0, 0, 0, 0};    // as the next launch wants to find it
             } else {
                 #pragma unroll 8
                 for (uint32 part = 0; part < count; ++part) {    // always in this order: the same bits every time
-                    const Four four = place(first + part, block, part == 0)[fragment];
+                    const Four four = fragments_of(first + part, block, part == 0)[fragment];
                     sum = {sum.x + four.x, sum.y + four.y, sum.z + four.z, sum.w + four.w};
                 }
             }
             store(sum, fragment, row, column, work.batch);
         }
 
-        named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
-        // The last to leave sets the counters back for the next launch.
+        // The last to leave sets the counters back for the next launch. That needs no barrier: who polls a counter has left it behind when he counts himself out,
+        // and what slower warps still read is written again only by the next launch.
         if (consumer == 0 && threadIdx.x % 128 == 0) {
             uint32 *const came = counter(block);
             if (global_count(came + 1) == count - 1) {
@@ -106,10 +107,10 @@ struct PartialSums {
 
     // Four sums, which lie in two rows of D, two neighbouring columns each.
     DEVICE void store(Four sum, uint32 fragment, uint32 row, uint32 column, uint32 batch) {
-        const uint32 group = fragment / 128 % (TILE_N / 8);
-        const uint32 block = fragment / 128 / (TILE_N / 8);    // of 64 rows, through all consumers
-        const uint32 first_row = row + block * 64 + accumulator_row(fragment % 128, 0);
-        const uint32 first_column = column + accumulator_column(fragment % 128, 0) + group * 8;
+        const uint32 octet = fragment / 128 % (TILE_N / 8);
+        const uint32 strip = fragment / 128 / (TILE_N / 8);    // through all consumers
+        const uint32 first_row = row + strip * 64 + accumulator_row(fragment % 128, 0);
+        const uint32 first_column = column + accumulator_column(fragment % 128, 0) + octet * 8;
         const uint64 row_stride = SWAPPED ? 1 : output.d_row_stride;
         const uint64 column_stride = SWAPPED ? output.d_row_stride : 1;
         Out *const first = output.d + (SEVERAL_D ? batch * output.d_batch_stride : 0) + first_row * row_stride + first_column * column_stride;
@@ -119,7 +120,7 @@ struct PartialSums {
             const uint32 down = accumulator_row(0, value);
             const uint32 right = accumulator_column(0, value);
             if (first_row + down < m && first_column + right < n) {
-                first[down * row_stride + right * column_stride] = converted<D_FORMAT>(sums.finished(values[value], first_row + down, first_column + right));
+                first[down * row_stride + right * column_stride] = converted<D_FORMAT>(TERMS ? sums.finished(values[value], first_row + down, first_column + right) : values[value]);
             }
         }
     }

@@ -24,20 +24,21 @@ struct RingPosition {
     }
 };
 
-// full[slot]: the copy engine has filled the slot.   empty[slot]: every consumer warp that reads what this CTA's loads write there, in its own shared memory
-// or a peer's, has finished reading.
+// full[slot]: the copy engine has filled the slot. empty[slot]: every consumer warp that reads what this CTA's loads write there has finished reading.
 struct Ring {
-    uint32 full;
+    uint32 full;     // shared address of the first of STAGES barriers, 8 bytes each
     uint32 empty;
     ClusterPlace place;
+
+    DEVICE Ring(uint32 shared) : full(shared + FULL_BARRIERS_OFFSET), empty(shared + EMPTY_BARRIERS_OFFSET) {}
 
     DEVICE uint32 full_barrier(uint32 slot) const { return full + slot * 8; }
     DEVICE uint32 empty_barrier(uint32 slot) const { return empty + slot * 8; }
 
     DEVICE void initialise() const {
         for (uint32 slot = 0; slot < STAGES; ++slot) {
-            mbarrier_init(full_barrier(slot), 1);                // the producer's one arrive.expect_tx
-            mbarrier_init(empty_barrier(slot), SLOT_READERS * 4 * CLUSTER_PEERS);   // one arrival from each consumer warp
+            mbarrier_init(full_barrier(slot), 1);    // the producer's one arrive.expect_tx
+            mbarrier_init(empty_barrier(slot), SLOT_READERS * 4 * CLUSTER_PEERS);    // one arrival from each consumer warp
         }
         mbarrier_init_fence();
     }
@@ -55,10 +56,12 @@ struct Ring {
         }
     }
 
+    // This warp has finished reading the slot.
     DEVICE void release(uint32 slot) const {
         if (CLUSTER_SIZE == 1) {
             if (elect_one()) mbarrier_arrive(empty_barrier(slot));
         } else if (threadIdx.x % 32 < CLUSTER_PEERS) {
+            // The CTAs that load a part of it must know, each by its own barrier.
             mbarrier_arrive_remote(empty_barrier(slot), place.peer(threadIdx.x % 32));
         }
     }

@@ -5,6 +5,7 @@
 
 #define DEVICE __device__ __forceinline__
 
+// Where the pointer points in the shared window.
 DEVICE uint32 shared_address(const void *pointer) { return static_cast<uint32>(__cvta_generic_to_shared(pointer)); }
 
 // ---- who am I ---------------------------------------------------------------------------------------------------
@@ -31,14 +32,18 @@ DEVICE uint32 warp_uniform(uint32 value) {
 
 // ---- registers --------------------------------------------------------------------------------------------------
 
+// Leaves each thread of the warpgroup `Count` registers, and gives the others back to the CTA; claiming waits until there are so many.
 template <int Count> DEVICE void registers_release() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
 template <int Count> DEVICE void registers_claim() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
 
 // ---- barriers ---------------------------------------------------------------------------------------------------
 
+// Barrier `id` of the CTA's 16: all of `Threads` threads, whole warps, wait for one another.
 template <int Threads> DEVICE void named_barrier_sync(uint32 id) { asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory"); }
+// Counts as one of them, without waiting.
 template <int Threads> DEVICE void named_barrier_arrive(uint32 id) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(Threads) : "memory"); }
 
+// A barrier whose phases complete after so many arrivals each.
 DEVICE void mbarrier_init(uint32 barrier, uint32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -46,9 +51,10 @@ DEVICE void mbarrier_init(uint32 barrier, uint32 arrivals) {
 // Makes initialised barriers visible to the copy engine and to the other CTAs of the cluster.
 DEVICE void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
+// One arrival at a barrier of this CTA.
 DEVICE void mbarrier_arrive(uint32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
 
-// The same on the barrier at this offset in another CTA of the cluster. The default form (release at CTA scope) is meant: with
+// One arrival at the barrier at this offset in another CTA of the cluster. The default form (release at CTA scope) is meant: with
 // .release.cluster the compiler puts a memory barrier for the whole GPU in front of it.
 DEVICE void mbarrier_arrive_remote(uint32 barrier, uint32 cta_rank) {
     asm volatile(
@@ -61,7 +67,7 @@ DEVICE void mbarrier_arrive_remote(uint32 barrier, uint32 cta_rank) {
         : "memory");
 }
 
-// One arrival, and `bytes` more that the copy engine must deliver before the phase completes.
+// One arrival, and `bytes` more that the copy engine must bring before the phase completes.
 DEVICE void mbarrier_arrive_expect_tx(uint32 barrier, uint32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
@@ -150,6 +156,7 @@ DEVICE uint32 warp_maximum(uint32 value) {
 
 // ---- clusters ---------------------------------------------------------------------------------------------------
 
+// The number of this CTA in its cluster.
 DEVICE uint32 cluster_rank() {
     uint32 rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -163,71 +170,129 @@ DEVICE void cluster_sync_relaxed() {
 
 // ---- the copy engine (TMA) --------------------------------------------------------------------------------------
 
+// Fetches a tensor map before it is needed.
 DEVICE void tensor_map_prefetch(const TensorMap *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64>(map)) : "memory");
 }
 
-// What L2 is told about lines that a copy brings: a policy that the copies take as an operand.
-template <Hint Kind> DEVICE uint64 l2_policy() {
-    uint64 policy = 0;
-    if (Kind == HINT_FIRST) asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    if (Kind == HINT_LAST) asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+// What L2 is told about lines that a copy brings, an operand of the copy: that they go first when it needs room.
+DEVICE uint64 l2_evict_first() {
+    uint64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
 
-// Box at element coordinates (x innermost, y) of the tensor -> shared memory; its bytes are counted at `barrier`.
-template <Hint Kind> DEVICE void tma_load_2d(uint32 destination, const TensorMap *map, uint32 barrier, uint64 policy, int x, int y) {
-    if (Kind == HINT_NONE) {
-        asm volatile(
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
-            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
-            : "memory");
-    } else {
-        asm volatile(
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(destination),
-            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y), "l"(policy)
-            : "memory");
-    }
+// That they go last.
+DEVICE uint64 l2_evict_last() {
+    uint64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
 }
 
-// The same into the shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier.
-template <Hint Kind> DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy, int x, int y) {
-    if (Kind == HINT_NONE) {
-        asm volatile(
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
-            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y)
-            : "memory");
-    } else {
-        asm volatile(
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%0], [%1, {%4, %5}], [%2], %3, %6;" ::"r"(
-                destination),
-            "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y), "l"(policy)
-            : "memory");
-    }
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory; its bytes are counted at `barrier`.
+DEVICE void tma_load_2d(uint32 destination, const TensorMap *map, uint32 barrier, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y)
+        : "memory");
 }
 
-// Shared memory -> box at (x, y) of the tensor; elements outside the tensor are not written.
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory; its bytes are counted at `barrier`; L2 keeps it by `policy`.
+DEVICE void tma_load_2d_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint64 policy, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y), "l"(policy)
+        : "memory");
+}
+
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier.
+DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y)
+        : "memory");
+}
+
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier; L2 keeps it by `policy`.
+DEVICE void tma_load_2d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%4, %5}], [%2], %3, %6;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y), "l"(policy)
+        : "memory");
+}
+
+// Box at (x innermost, y, z) of several matrices -> shared memory; its bytes are counted at `barrier`.
+DEVICE void tma_load_3d(uint32 destination, const TensorMap *map, uint32 barrier, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+// Box at (x innermost, y, z) of several matrices -> shared memory; its bytes are counted at `barrier`; L2 keeps it by `policy`.
+DEVICE void tma_load_3d_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint64 policy, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(policy)
+        : "memory");
+}
+
+// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier.
+DEVICE void tma_load_3d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier; L2 keeps it by `policy`.
+DEVICE void tma_load_3d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%4, %5, %6}], [%2], %3, %7;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "h"(cta_mask), "r"(x), "r"(y), "r"(z), "l"(policy)
+        : "memory");
+}
+
+// Shared memory -> box at (x, y) of a matrix; elements outside it are not written.
 DEVICE void tma_store_2d(const TensorMap *map, uint32 source, int x, int y) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(reinterpret_cast<uint64>(map)),
                  "r"(source), "r"(x), "r"(y)
                  : "memory");
 }
 
+// Shared memory -> box at (x, y, z) of several matrices; elements outside them are not written.
+DEVICE void tma_store_3d(const TensorMap *map, uint32 source, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(reinterpret_cast<uint64>(map)),
+                 "r"(source), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+// Ends a group of this thread's stores; the waits below count groups.
 DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // At most `Pending` of this thread's store groups may still be reading shared memory.
 template <int Pending> DEVICE void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory"); }
-
-// All of this thread's store groups are complete: their writes are performed.
-DEVICE void tma_store_wait_all() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // Orders this thread's ordinary shared-memory accesses before later ones of the copy engine and the tensor cores.
 DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- tensor cores (the multiply itself is generated for the tile's N: see wgmma below) ----------------------------
 
+// Before multiplies: orders the warpgroup's earlier accesses of their accumulator registers before them.
 DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Ends a batch of multiplies.
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Returns once at most `Pending` of this warp's batches of multiplies are still under way.
 template <int Pending> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
 
 // ---- results ----------------------------------------------------------------------------------------------------
@@ -247,24 +312,28 @@ DEVICE void shared_to_global_16(void *target, uint32 source) {
 // 16 bytes of zeros to shared memory.
 DEVICE void shared_zero_16(uint32 target) { asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(target), "r"(0) : "memory"); }
 
-// Two floats, rounded to nearest even, as two float16 or bfloat16: `low` in bits 0-15.
+// Two floats, rounded to nearest even, as two float16: `low` in bits 0-15.
 DEVICE uint32 pack_f16(float low, float high) {
     uint32 packed;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
 }
+
+// Two floats, rounded to nearest even, as two bfloat16: `low` in bits 0-15.
 DEVICE uint32 pack_bf16(float low, float high) {
     uint32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
 }
 
-// The same as two 8-bit floats; what is beyond the largest becomes the largest.
+// Two floats as two e4m3: `low` in bits 0-7; what is beyond the largest becomes the largest.
 DEVICE uint16 pack_e4m3(float low, float high) {
     uint16 packed;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
     return packed;
 }
+
+// Two floats as two e5m2: `low` in bits 0-7; what is beyond the largest becomes the largest.
 DEVICE uint16 pack_e5m2(float low, float high) {
     uint16 packed;
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
@@ -278,24 +347,29 @@ DEVICE int32 rounded(float value) {
     return whole;
 }
 
+// A float16 as a float.
 DEVICE float widened_f16(uint16 bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
     return value;
 }
 
-// Four (two) 8x8 matrices of 16-bit elements from registers to rows of 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
+// Four 8x8 matrices of 16-bit elements from registers to rows of 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
 DEVICE void stmatrix_x4(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+
+// Two 8x8 matrices of 16-bit elements; lanes 0 to 15 give the addresses of the rows.
 DEVICE void stmatrix_x2(uint32 row, uint32 a, uint32 b) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
 }
 
-// The same, each matrix transposed on its way: the registers hold columns of what is written.
+// Four 8x8 matrices, each transposed on its way: the registers hold columns of what is written.
 DEVICE void stmatrix_x4_transposed(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+
+// Two 8x8 matrices, each transposed on its way.
 DEVICE void stmatrix_x2_transposed(uint32 row, uint32 a, uint32 b) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
 }

@@ -4,6 +4,6 @@
 
 struct PartialSums {
     DEVICE PartialSums(Four *, uint32 *, TileScheduler, Output, Finish &, uint32, uint32, uint32) {}
-    DEVICE void write(const Accumulator (&)[M_BLOCKS][TILE_N / 2], Work) const {}
+    DEVICE void write(const Accumulator (&)[STRIPS][TILE_N / 2], Work) const {}
     DEVICE void finish() const {}
 };

@@ -9,13 +9,14 @@ import pytest
 from stridewright import Gemm
 from stridewright.codegen.build import build
 from stridewright.codegen.emulator import DeadlockError, EmulationError
+from stridewright.codegen.source import whole
 from stridewright.kernels.config import GemmConfig
 
 
 def planted(old: str, new: str, count: int = 1, **parameters: object) -> Gemm:
     """A GEMM of four tiles on two CTAs whose source has ``old`` replaced by ``new``; the source must hold it ``count`` times."""
     gemm = Gemm(256, 256, 320, config=GemmConfig().replace(**{"tile_m": 128, "tile_n": 128, "stages": 3, **parameters}))
-    source = gemm.source
+    source = whole(gemm.derivation.config)  # in full: the faults are planted in what is written by hand
     assert source.count(old) == count, f"{old!r} stands {source.count(old)} times in the source"
     # Not strict: the assembler would repair or refuse some of these faults, and here the emulator is asked.
     gemm.__dict__["build"] = build(source.replace(old, new), arch="sm_90a", strict=False)
@@ -131,8 +132,8 @@ def test_overwriting_a_staging_panel_that_is_still_stored_is_found() -> None:
 def test_a_ring_position_that_restarts_at_each_tile_is_found() -> None:
     found = verdict(
         planted(
-            "        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n",
-            "        at = RingPosition();\n        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n",
+            "        Accumulator accumulators[STRIPS][TILE_N / 2];\n",
+            "        at = RingPosition();\n        Accumulator accumulators[STRIPS][TILE_N / 2];\n",
         )
     )
     assert found != "pass"
@@ -160,8 +161,8 @@ def test_ping_pong_whose_first_turn_is_nobody_s_deadlocks() -> None:
 
 
 def test_a_ping_pong_consumer_that_does_not_skip_the_other_s_slots_is_found() -> None:
-    skip = "            scheduler.skip();    // the next tile is the other's\n            at.skip(k_blocks);\n"
-    assert verdict(planted(skip, "            scheduler.skip();\n", **PINGPONG)) != "pass"
+    skip = "            scheduler.pass();\n            at.skip(whole);\n"
+    assert verdict(planted(skip, "            scheduler.pass();\n", **PINGPONG)) != "pass"
 
 
 CLUSTER = {"cluster_m": 2, "tile_n": 64}
@@ -209,7 +210,7 @@ def test_nothing_is_loaded_before_the_grid_before_has_ended(parameters: dict[str
 
 def test_waiting_for_the_grid_before_after_the_first_load_is_found() -> None:
     gemm = Gemm(256, 256, 320, config=GemmConfig().replace(tile_m=128, tile_n=128, stages=3))
-    source = gemm.source.replace(BEFORE + "    dependency_wait();\n", "")
+    source = whole(gemm.derivation.config).replace(BEFORE + "    dependency_wait();\n", "")
     assert source.count(ADVANCE) == 1
     late = source.replace(ADVANCE, "            dependency_wait();\n" + ADVANCE)
     gemm.__dict__["build"] = build(late, arch="sm_90a", strict=False)
@@ -232,7 +233,7 @@ WRITTEN = (
 
 @pytest.mark.parametrize("parameters", [{"reduce": "ordered"}, {"reduce": "atomic"}, {"cluster_n": 2}], ids=str)
 def test_the_split_kernel_itself_is_right(parameters: dict[str, object]) -> None:
-    gemm = planted("SPLIT = 1;", "SPLIT = true;", split_kind="split", parts=2, **parameters)
+    gemm = planted("SPLIT = true;", "SPLIT = (true);", split_kind="split", parts=2, **parameters)
     assert verdict(gemm, seeds=3, sms=8) == "pass"
 
 

@@ -110,7 +110,7 @@ def test_the_diff_of_a_rung_shows_what_it_adds() -> None:
     # What is in flight beside the next batch comes with the rung of that name, and with no other.
     assert [number for number, one in made.items() if "+                wgmma_wait<1>();" in one.diff()] == ["9b"]
     assert "# CLUSTER_M = 2 (new)" in made["8"].diff()
-    assert "# STAGED = 1 (new)" in made["10"].diff()
+    assert "# STAGED = true (new)" in made["10"].diff()
     assert "ladder/staged_store.cuh" in made["10"].diff()
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from stridewright import Gemm
 from stridewright.codegen.build import Build, build
 from stridewright.codegen.emulator import DeadlockError, EmulationError
+from stridewright.codegen.source import whole
 from stridewright.kernels.config import GemmConfig
 
 SEEDS = 8
@@ -79,6 +80,12 @@ class Verdict:
 @functools.lru_cache(maxsize=16)
 def gemm_of(subject: Subject) -> Gemm:
     return Gemm(*subject.shape, config=subject.config)
+
+
+@functools.lru_cache(maxsize=16)
+def source_of(subject: Subject) -> str:
+    """The kernel's files in full, before what its constants make dead is left out: rules speak of what is written there."""
+    return whole(gemm_of(subject).derivation.config)
 
 
 @functools.lru_cache(maxsize=16)

@@ -50,8 +50,9 @@ RING = (
     exchange("arrive without release", '"mbarrier.arrive.shared::cta.b64', '"mbarrier.arrive.relaxed.cta.shared::cta.b64', ("cooperative", "swapped")),
 )  # fmt: skip
 
-_LOAD_A = "load_box<A_MN, FORM == FORM_BATCH, (CLUSTER_N > 1), HINT_A>(a, map_a, full, ring.place.row_mask(), policy_a, k_first + (A_MN ? 0 : box * PANEL_K), row, work.batch);"
-_LOAD_B = "load_box<B_MN, FORM == FORM_BATCH || FORM == FORM_GROUPS_M, (CLUSTER_M > 1), HINT_B>(b, map_b, full, ring.place.column_mask(), policy_b, k_first + (B_MN ? 0 : box * PANEL_K), row, work.batch);"
+_LOAD_A = "load_a(a, map_a, full, ring.place, policy_a, A_MN ? row_a : k_a, A_MN ? k_a : row_a, work.batch);"
+_LOAD_B = "load_b(b, map_b, full, ring.place, policy_b, B_MN ? row_b : k_b, B_MN ? k_b : row_b, work.batch);"
+_FIRST_K = "k_first = (SPLIT || FORM == FORM_GROUPS_K ? work.first_k() : 0);"
 _K_LOOP = "k_first < k_end; k_first += TILE_K) {"
 _TAKE = "    bool more = scheduler.take(work);    // its divisions are done while the kernel before ends\n"
 _NOTHING_BEFORE = "    // Nothing is loaded before that has ended, and nothing is stored before something was loaded.\n    dependency_wait();\n"
@@ -74,24 +75,24 @@ PRODUCER = (
     exchange("A is loaded into the next slot", "tiles.a + at.slot * A_SLOT_BYTES +", "tiles.a + (at.slot + 1) % STAGES * A_SLOT_BYTES +", MOST),
     exchange("B's slots by A's size", "tiles.b + at.slot * B_SLOT_BYTES +", "tiles.b + at.slot * A_SLOT_BYTES +", ("pingpong", "swapped", "cluster")),
     exchange("A is counted on the next slot's barrier", "(a, map_a, full,", "(a, map_a, ring.full_barrier((at.slot + 1) % STAGES),", ALONE),
-    exchange("A's coordinates exchanged", "k_first + (A_MN ? 0 : box * PANEL_K), row, work.batch", "row, k_first + (A_MN ? 0 : box * PANEL_K), work.batch", ALONE),
+    exchange("A's coordinates exchanged", "A_MN ? row_a : k_a, A_MN ? k_a : row_a,", "row_a, k_a,", ALONE),
     exchange("A one row off", "(A_MN ? box * 64 : 0);", "(A_MN ? box * 64 : 1);", MOST),
     exchange("B one row off", "(B_MN ? box * 64 : 0);", "(B_MN ? box * 64 : 1);", ("cooperative", "swapped", "row-cluster")),
-    exchange("A from the tile's column", "const int row = work.first_row() +", "const int row = work.column * TILE_M +", ALONE),
-    exchange("K eight elements off in A", "policy_a, k_first +", "policy_a, k_first + 8 +", ALONE),
-    exchange("K off by a slot in A and B", "for (uint32 k_first = work.first_k(); " + _K_LOOP, "for (uint32 k_first = work.first_k() + TILE_K; k_first < k_end + TILE_K; k_first += TILE_K) {", ALONE),
+    exchange("A from the tile's column", "const int row_a = work.first_row() +", "const int row_a = work.column * TILE_M +", ALONE),
+    exchange("K eight elements off in A", "const int k_a = k_first +", "const int k_a = k_first + 8 +", ALONE),
+    exchange("K off by a slot in A and B", _FIRST_K + " " + _K_LOOP, _FIRST_K.replace(";", " + TILE_K;") + " k_first < k_end + TILE_K; k_first += TILE_K) {", ALONE),
     exchange("panels of K at the same place in A", "(A_MN ? 0 : box * PANEL_K)", "0", ROW),
     exchange("panels of K at the same place in B", "(B_MN ? 0 : box * PANEL_K)", "0", ROW),
     exchange("panels of A in one place of the slot", "box * A_PANEL_BYTES", "box * 0", ROW),
     exchange("panels of B half as far apart", "box * B_PANEL_BYTES", "box * (B_PANEL_BYTES / 2)", ROW),
-    exchange("second panel of A not loaded", "if (box < A_BOXES) {", "if (box < A_BOXES / 2) {", ROW),
-    exchange("second panel of B not loaded", "if (box < B_BOXES) {", "if (box < B_BOXES / 2) {", ROW),
+    exchange("second panel of A not loaded", "if (A_BOXES >= B_BOXES || box < A_BOXES) {", "if (box < A_BOXES / 2) {", ROW),
+    exchange("second panel of B not loaded", "if (B_BOXES >= A_BOXES || box < B_BOXES) {", "if (box < B_BOXES / 2) {", ROW),
     exchange("last k-tile not loaded", _K_LOOP, "k_first + TILE_K < k_end; k_first += TILE_K) {", MOST),
     exchange("one k-tile too many loaded", _K_LOOP, "k_first < k_end + TILE_K; k_first += TILE_K) {", MOST),
     exchange("K in steps of half a slot", "k_first += TILE_K) {", "k_first += TILE_K / 2) {", COOPERATIVE),
     Rule("producer stays at its slot", r"^            at\.advance\(\);\n        }\n    }\n(    if \(CLUSTER_SIZE > 1\) ring\.drain)", r"        }\n    }\n\1", MOST),
     Rule("producer goes two slots on", r"^            at\.advance\(\);\n        }\n    }\n(    if \(CLUSTER_SIZE > 1\) ring\.drain)", r"            at.advance(); at.advance();\n        }\n    }\n\1", ALONE),
-    exchange("producer's ring starts anew at each tile", "        for (uint32 k_first = work.first_k();", "        at = RingPosition();\n        for (uint32 k_first = work.first_k();", MOST),
+    exchange("producer's ring starts anew at each tile", "        for (uint32 " + _FIRST_K, "        at = RingPosition();\n        for (uint32 " + _FIRST_K, MOST),
     exchange("two threads produce", "warp_uniform(threadIdx.x / 32) == 0 && elect_one()", "threadIdx.x < 2", COOPERATIVE),
     exchange("one lane of sixteen is elected", "elect.sync _|p, 0xffffffff;", "elect.sync _|p, 0x0000ffff;", ("cooperative", "swapped")),
     exchange("warpgroup of another lane", "shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;", "shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0x0000fffe;", ALONE),
@@ -101,10 +102,10 @@ PRODUCER = (
     exchange("every CTA loads the first slice of B", "(CLUSTER_M > 1 ? slice_b : 0)", "0", COLUMN),
     exchange("every CTA loads the first slice of A", "(CLUSTER_N > 1 ? slice_a : 0)", "0", ROW),
     exchange("slices of B of the other CTA", "ring.place.row * B_SLICE_ROWS", "(1 - ring.place.row) * B_SLICE_ROWS", COLUMN),
-    exchange("multicast of A to the CTA itself", "ring.place.row_mask()", "static_cast<uint16>(1u << ring.place.column)", ROW),
-    exchange("multicast of B to the CTA itself", "ring.place.column_mask()", "static_cast<uint16>(1u << ring.place.row)", COLUMN),
-    exchange("multicast of B to CTA 0", "ring.place.column_mask()", "static_cast<uint16>(1)", COLUMN),
-    exchange("multicast of B to a CTA that is not there", "ring.place.column_mask()", "static_cast<uint16>(7)", COLUMN),
+    exchange("multicast of A to the CTA itself", "place.row_mask()", "static_cast<uint16>(1u << place.column)", ROW, 2, 4),
+    exchange("multicast of B to the CTA itself", "place.column_mask()", "static_cast<uint16>(1u << place.row)", COLUMN, 2, 4),
+    exchange("multicast of B to CTA 0", "place.column_mask()", "static_cast<uint16>(1)", COLUMN, 2, 4),
+    exchange("multicast of B to a CTA that is not there", "place.column_mask()", "static_cast<uint16>(7)", COLUMN, 2, 4),
     exchange("row mask lacks the last CTA", "c < CLUSTER_N; ++c", "c + 1 < CLUSTER_N; ++c", ROW),
     exchange("producer takes its first tile twice", _TAKE, _TAKE + "    more = scheduler.take(work);\n", (*MOST, "direct")),
     exchange("producer loads its first tile twice", "for (; more; more = scheduler.take(work)) {", "for (bool again = true; more; more = again ? true : scheduler.take(work), again = false) {", (*MOST, "direct")),
@@ -112,8 +113,8 @@ PRODUCER = (
 )  # fmt: skip
 
 _RELEASE = "            ring.release(previous);\n"
-_IF_USED = "if (!PROMOTED && (FORM != FORM_GROUPS_K || work.count > 0)) "
-_RELEASE_LAST = "        " + _IF_USED + "ring.release(last);    // an empty group used no slot\n"
+_RELEASE_LAST = "            ring.release(last);\n"
+_LAST_RELEASED = "        if (FORM == FORM_GROUPS_K) {\n            if (work.count > 0) ring.release(last);    // an empty group used no slot\n        } else if (!PROMOTED) {\n            ring.release(last);\n        }\n"
 CONSUMER = (
     drop("consumer does not wait for the slot", "        ring.wait_full(at);\n", MOST),
     drop("no wgmma fence", "        wgmma_fence();\n", (*MOST, "direct")),
@@ -129,11 +130,11 @@ CONSUMER = (
     exchange("every slot is released, the first twice", "        if (k_block > 0) {", "        {", ALONE),
     exchange("the second slot is not released", "        if (k_block > 0) {", "        if (k_block > 1) {", ALONE),
     drop("last slot of a tile is not released", _RELEASE_LAST, MOST),
-    exchange("last slot is released before the wait", "        wgmma_wait<0>();\n" + _RELEASE_LAST, _RELEASE_LAST + "        wgmma_wait<0>();\n", MOST),
+    exchange("last slot is released before the wait", "        wgmma_wait<0>();\n" + _LAST_RELEASED, _LAST_RELEASED + "        wgmma_wait<0>();\n", MOST),
     exchange("another slot is released last", "(at.slot + STAGES - 1) % STAGES", "at.slot", MOST),
     exchange("first slot forgotten", "        previous = at.slot;\n", "", ALONE),
     Rule("consumer stays at its slot", r"^        previous = at\.slot;\n        at\.advance\(\);\n", r"        previous = at.slot;\n", ALONE),
-    exchange("one k-tile too few", "shares.k_blocks = (k + TILE_K - 1) / TILE_K;", "shares.k_blocks = k / TILE_K;", MOST),
+    exchange("one k-tile too few", "k_blocks = (k + TILE_K - 1) / TILE_K;", "k_blocks = k / TILE_K;", MOST),
     exchange("consumer multiplies one slot less", "k_block < work.count; ++k_block", "k_block + 1 < work.count; ++k_block", MOST),
     exchange("consumer multiplies one slot more", "k_block < work.count; ++k_block", "k_block < work.count + 1; ++k_block", ALONE),
     exchange("sums never start at zero", "!(first && step == 0)", "true", MOST),
@@ -147,32 +148,32 @@ CONSUMER = (
     Rule("A's k-step twice as wide", r"(DEVICE uint32 a_step_advance\(uint32 step\) {\n    return) ", r"\1 2 * ", (*MOST, "row-cluster")),
     Rule("A's k-step half as wide", r"(DEVICE uint32 a_step_advance\(uint32 step\) {\n    return) (.*);", r"\1 (\2) / 2;", (*MOST, "row-cluster")),
     Rule("B's k-step in elements", r"(DEVICE uint32 b_step_advance\(uint32 step\) {\n    return) (.*);", r"\1 step * 16;", MOST),
-    exchange("both blocks of rows are the first", "block * A_BLOCK_ADVANCE", "0", TURNS),
-    exchange("second block of rows one row on", "block * A_BLOCK_ADVANCE", "block * (A_BLOCK_ADVANCE + 8)", TURNS),
+    exchange("both strips are the first", "strip * A_STRIP_ADVANCE", "0", TURNS),
+    exchange("second strip one row on", "strip * A_STRIP_ADVANCE", "strip * (A_STRIP_ADVANCE + 8)", TURNS),
     exchange("A is read from slot 0", "at.slot * (A_SLOT_BYTES >> 4)", "0 * (A_SLOT_BYTES >> 4)", MOST),
     exchange("B is read from the next slot", "at.slot * (B_SLOT_BYTES >> 4)", "(at.slot + 1) % STAGES * (B_SLOT_BYTES >> 4)", MOST),
     exchange("B's slot in bytes", "at.slot * (B_SLOT_BYTES >> 4)", "at.slot * B_SLOT_BYTES", MOST),
-    exchange("consumers read each other's rows of A", "(tiles.a + first_row * A_ROW_BYTES)", "(tiles.a + (64 - first_row) * A_ROW_BYTES)", COOPERATIVE),
-    exchange("consumers read the same rows of A", "(tiles.a + first_row * A_ROW_BYTES)", "(tiles.a + 0 * A_ROW_BYTES)", ("cooperative", "direct")),
-    exchange("address of A in units of 8 bytes", "first_row * A_ROW_BYTES) & 0x3ffff) >> 4", "first_row * A_ROW_BYTES) & 0x3ffff) >> 3", MOST),
+    exchange("consumers read each other's rows of A", "PINGPONG ? 0 : rows_before * A_ROW_BYTES", "(64 - rows_before) * A_ROW_BYTES", COOPERATIVE),
+    exchange("consumers read the same rows of A", "PINGPONG ? 0 : rows_before * A_ROW_BYTES", "0", ("cooperative", "direct")),
+    exchange("address of A in units of 8 bytes", "rows_before * A_ROW_BYTES)) & 0x3ffff) >> 4", "rows_before * A_ROW_BYTES)) & 0x3ffff) >> 3", MOST),
     exchange("address of B without its high bits", "tiles.b & 0x3ffff", "tiles.b & 0x3fff", MOST),
     exchange("A's and B's descriptors exchanged", "multiply_tile(accumulators, descriptor_a, descriptor_b,", "multiply_tile(accumulators, descriptor_b, descriptor_a,", MOST),
-    exchange("consumer's ring starts anew at each tile", "        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n", "        at = RingPosition();\n        Accumulator accumulators[M_BLOCKS][TILE_N / 2];\n", MOST),
-    exchange("first block stored for all", "finish.store(epilogue, accumulators[block],", "finish.store(epilogue, accumulators[0],", TURNS),
-    exchange("a block's rows half as far apart", "first_row + block * 64, work", "first_row + block * 32, work", TURNS),
-    exchange("consumers store the same rows", "work.first_row() + first_row + block", "work.first_row() + block", ("cooperative", "direct")),
-    exchange("D eight columns off", "block * 64, work.column * TILE_N);", "block * 64, work.column * TILE_N + 8);", (*MOST, "direct")),
-    exchange("D one row off", "accumulators[block], work.first_row()", "accumulators[block], 1 + work.first_row()", (*MOST, "direct")),
+    exchange("consumer's ring starts anew at each tile", "        Accumulator accumulators[STRIPS][TILE_N / 2];\n", "        at = RingPosition();\n        Accumulator accumulators[STRIPS][TILE_N / 2];\n", MOST),
+    exchange("first strip stored for all", "epilogue.store(accumulators[strip],", "epilogue.store(accumulators[0],", TURNS),
+    exchange("strips half as far apart", "rows_before) + strip * 64;", "rows_before) + strip * 32;", TURNS),
+    exchange("consumers store the same rows", "const uint32 row = work.first_row() + (PINGPONG ? 0 : rows_before)", "const uint32 row = work.first_row()", ("cooperative", "direct")),
+    exchange("D eight columns off", "epilogue.store(accumulators[strip], row, work.column * TILE_N);", "epilogue.store(accumulators[strip], row, work.column * TILE_N + 8);", (*MOST, "direct")),
+    exchange("D one row off", "epilogue.store(accumulators[strip], row,", "epilogue.store(accumulators[strip], 1 + row,", (*MOST, "direct")),
     Rule("A negated", r"accumulate, 1, 1, 0, 0;", "accumulate, -1, 1, 0, 0;", MOST),
     Rule("B taken as transposed", r"accumulate, 1, 1, 0, 0;", "accumulate, 1, 1, 0, 1;", MOST),
     Rule("multiplies f16", r"k16\.f32\.bf16\.bf16", "k16.f32.f16.f16", MOST),
 )  # fmt: skip
 
-_MULTIPLY = "        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finish, work.first_row() + first_row, work.column * TILE_N);\n"
+_MULTIPLY = "        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finishing, work.first_row() + (PINGPONG ? 0 : rows_before), work.column * TILE_N);\n"
 _PASS_ON = "if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);\n"
 TURN = (
     drop("no turn is waited for", "        if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);\n", TURNS),
-    drop("the first turn is nobody's", "        named_barrier_arrive<256>(TURN_BARRIERS);    // the first turn is consumer 0's\n", TURNS),
+    drop("the first turn is nobody's", "        named_barrier_arrive<256>(TURN_BARRIERS);\n", TURNS),
     exchange("the first turn is consumer 1's", "named_barrier_arrive<256>(TURN_BARRIERS);", "named_barrier_arrive<256>(TURN_BARRIERS + 1);", TURNS),
     drop("turns are not passed on", "            if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);\n", TURNS),
     exchange("turns are passed to oneself", "TURN_BARRIERS + 1 - consumer)", "TURN_BARRIERS + consumer)", TURNS),
@@ -181,11 +182,11 @@ TURN = (
     exchange("turns of 384 threads", "named_barrier_sync<256>(TURN_BARRIERS + consumer)", "named_barrier_sync<384>(TURN_BARRIERS + consumer)", TURNS),
     exchange("one barrier for both turns", "named_barrier_sync<256>(TURN_BARRIERS + consumer)", "named_barrier_sync<256>(TURN_BARRIERS)", TURNS),
     exchange("turns are passed on before the tile", _MULTIPLY, "        " + _PASS_ON + _MULTIPLY, TURNS),
-    exchange("scheduler does not skip the other's tile", "            scheduler.skip();    // the next tile is the other's\n", "", TURNS),
-    exchange("ring does not skip the other's slots", "            at.skip(k_blocks);\n", "", TURNS),
-    exchange("ring skips one slot less", "            at.skip(k_blocks);\n", "            at.skip(k_blocks - 1);\n", TURNS),
-    Rule("consumer 1 starts at the first tile", r"^        scheduler\.skip\(\);\n        at", "        at", TURNS),
-    Rule("consumer 1 starts at the first slot", r"^        at\.skip\(k_blocks\);\n    }", "    }", TURNS),
+    exchange("scheduler does not skip the other's tile", "            scheduler.pass();\n", "", TURNS),
+    exchange("ring does not skip the other's slots", "            at.skip(whole);\n", "", TURNS),
+    exchange("ring skips one slot less", "            at.skip(whole);\n", "            at.skip(whole - 1);\n", TURNS),
+    Rule("consumer 1 starts at the first tile", r"^        scheduler\.pass\(\);\n        at", "        at", TURNS),
+    Rule("consumer 1 starts at the first slot", r"^        at\.skip\(whole\);\n    }", "    }", TURNS),
     constant("TURN_BARRIERS", "1", TURNS),
     constant("TURN_BARRIERS", "15", TURNS),
 )  # fmt: skip
@@ -246,21 +247,22 @@ KERNEL = (
     exchange("ragged row of tiles left out", "(m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M)", "m / (TILE_M * CLUSTER_M)", MOST),
     exchange("ragged column of tiles left out", "(n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N)", "n / (TILE_N * CLUSTER_N)", MOST),
     exchange("last tile left out", "return next < blocks;", "return next + 1 < blocks;", MOST),
-    exchange("a tile is taken again and again", "            work.block = next;\n            skip();\n", "            work.block = next;\n", MOST),
-    exchange("a tile is skipped before it is taken", "            work.block = next;\n            skip();\n", "            skip();\n            work.block = next;\n", MOST),
-    exchange("last group of rows as high as the others", "min(rows - first_row, uint32(GROUP_M))", "uint32(GROUP_M)", ALONE),
-    exchange("groups of rows overlap", "const uint32 first_row = group * GROUP_M;", "const uint32 first_row = group * (GROUP_M - 1);", ("cooperative", "pingpong", "swapped")),
-    exchange("rows and columns exchanged in a group", "within - column * height", "column - within * height", ALONE),
-    exchange("CTAs of a column compute the same row", "* CLUSTER_M + place.row;", "* CLUSTER_M;", COLUMN),
-    exchange("CTAs of a row compute the same column", "column * CLUSTER_N + place.column;", "column * CLUSTER_N;", ROW),
+    exchange("a tile is taken again and again", "            work.block = next;\n            pass();\n", "            work.block = next;\n", MOST),
+    exchange("a tile is skipped before it is taken", "            work.block = next;\n            pass();\n", "            pass();\n            work.block = next;\n", MOST),
+    exchange("last band as high as the others", "min(rows - first_row, uint32(GROUP_M))", "uint32(GROUP_M)", ALONE),
+    exchange("bands overlap", "const uint32 first_row = band * GROUP_M;", "const uint32 first_row = band * (GROUP_M - 1);", ("cooperative", "pingpong", "swapped")),
+    exchange("rows and columns exchanged in a band", "within - column * height", "column - within * height", ALONE),
+    exchange("CTAs of a column compute the same row", "* CLUSTER_M + mine.row;", "* CLUSTER_M;", COLUMN),
+    exchange("CTAs of a row compute the same column", "column * CLUSTER_N + mine.column;", "column * CLUSTER_N;", ROW),
     exchange("place in the cluster by the wrong quotient", "row = rank % CLUSTER_M;", "row = rank / CLUSTER_M;", COLUMN),
 )  # fmt: skip
 
-_TMA_STORE = "tma_store_2d(tail ? map_tail : map, shared, first_column, row);"
+_TMA_STORE = "tma_store_2d(box, shared, first_column, row);"
+_TAIL = "TAIL_COLUMNS != 0 && panel == PANELS - 1 ? map_tail : map;"
 STAGING = (
     drop("no proxy fence before the store", "fence_async_proxy();\n", STAGED),
     exchange("a thread fence instead of the proxy fence", "fence_async_proxy();\n", "__threadfence_block();\n", STAGED),
-    Rule("proxy fence after the barrier, by the storing warp only", r"^ +fence_async_proxy\(\);\n( +named_barrier_sync<128>\(barrier\);\n(?:.*\bpartial\b.*\n)*)( +)(if \(threadIdx.x % 128 == 0\) {\n)", r"\1\2\3\2    fence_async_proxy();\n", ("cooperative", "swapped")),
+    Rule("proxy fence after the barrier, by the storing warp only", r"^ +fence_async_proxy\(\);\n( +named_barrier_sync<128>\(barrier\);\n(?:.*\bgroup's\b.*\n.*\bstore_rows\b.*\n)?)( +)(if \(threadIdx.x % 128 == 0\) {\n)", r"\1\2\3\2    fence_async_proxy();\n", ("cooperative", "swapped")),
     exchange("proxy fence for global memory only", "fence.proxy.async.shared::cta;", "fence.proxy.async.global;", ("cooperative", "swapped")),
     Rule("matrices at half a row", r"(const uint32 address = shared \+ staging_offset\(lane, warp, step\));", r"\1 + 8;", ("cooperative", "swapped")),
     exchange("panel not waited for", "if (threadIdx.x % 128 == 0) tma_store_wait_read<STAGING_BUFFERS - 1>();", ";", STAGED),
@@ -283,11 +285,11 @@ STAGING = (
     Rule("two accumulators exchanged", r"stmatrix_x4(_transposed)?\(address, pack_out\(accumulators\[first \+ 0\], accumulators\[first \+ 1\]\)", r"stmatrix_x4\1(address, pack_out(accumulators[first + 1], accumulators[first + 0])", STAGED),
     exchange("a pair of accumulators twice", "pack_out(accumulators[first + 6], accumulators[first + 7])", "pack_out(accumulators[first + 4], accumulators[first + 5])", STAGED),
     exchange("rounds toward zero", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32", (*STAGED, "direct")),
-    exchange("D stored from the wrong panel", "tma_store_2d(tail ? map_tail : map, shared,", "tma_store_2d(tail ? map_tail : map, staging,", PANELS),
-    exchange("D's coordinates exchanged", _TMA_STORE, "tma_store_2d(tail ? map_tail : map, shared, row, first_column);", PANELS),
-    exchange("D's panels in one place", _TMA_STORE, "tma_store_2d(tail ? map_tail : map, shared, column, row);", ("cooperative", "cluster")),
-    exchange("the tail in a whole box", "const bool tail = TAIL_COLUMNS != 0 && panel == PANELS - 1;", "const bool tail = false;", COLUMN),
-    exchange("every panel in a tail's box", "const bool tail = TAIL_COLUMNS != 0 && panel == PANELS - 1;", "const bool tail = TAIL_COLUMNS != 0;", COLUMN),
+    exchange("D stored from the wrong panel", "tma_store_2d(box, shared,", "tma_store_2d(box, staging,", PANELS),
+    exchange("D's coordinates exchanged", _TMA_STORE, "tma_store_2d(box, shared, row, first_column);", PANELS),
+    exchange("D's panels in one place", _TMA_STORE, "tma_store_2d(box, shared, column, row);", ("cooperative", "cluster")),
+    exchange("the tail in a whole box", _TAIL, "map;", COLUMN),
+    exchange("every panel in a tail's box", _TAIL, "map_tail;", COLUMN),
     drop("stores are not committed", "                tma_store_commit();\n", PANELS),
     exchange("stores are committed before they are issued", _TMA_STORE, "tma_store_commit(); " + _TMA_STORE + " return;", PANELS),
     exchange("kernel ends before the stores have read", "if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();", ";", STAGED),

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import numpy as np
 
 from stridewright import Gemm
 from stridewright.codegen.build import Build
 from stridewright.codegen.emulator import DeadlockError, EmulationError, emulate_ptx
-from stridewright.codegen.source import KERNEL_NAME
+from stridewright.codegen.source import KERNEL_NAME, whole
 
 from .judge import PATIENCE_SECONDS, Endless, Subject, Verdict, built, patience, problem_of
 from .rules import Mutant, Rule, drop, exchange
@@ -74,17 +73,17 @@ SPLIT_RULES: tuple[Rule, ...] = (
     exchange("sums of a cluster in one place", "(uint64(number) * CLUSTER_SIZE + rank) * FRAGMENTS", "uint64(number) * CLUSTER_SIZE * FRAGMENTS", ("stream-cluster",)),
     exchange("beginnings and ends in one place", "2 * cluster + (beginning ? 1 : 0)", "2 * cluster", ("stream",)),
     exchange("places of neighbours overlap", "(uint64(number) * CLUSTER_SIZE + rank) * FRAGMENTS", "(uint64(number) * CLUSTER_SIZE + rank) * (FRAGMENTS / 2)", EVERY),
-    exchange("consumers write over each other", "(consumer * M_BLOCKS * (TILE_N / 8)) * 128 + threadIdx.x % 128;", "threadIdx.x % 128;", ("split", "stream", "stream-cluster")),
-    exchange("groups half as far apart", "(block * (TILE_N / 8) + group) * 128;", "(block * (TILE_N / 8) + group) * 64;", EVERY),
-    exchange("a share's last slot is the next CTA's", "(uint64(slot + 1) * clusters - 1) / slots", "(uint64(slot + 1) * clusters) / slots", STREAM),
+    exchange("consumers write over each other", "(consumer * STRIPS * (TILE_N / 8)) * 128 + threadIdx.x % 128;", "threadIdx.x % 128;", ("split", "stream", "stream-cluster")),
+    exchange("octets half as far apart", "(strip * (TILE_N / 8) + octet) * 128;", "(strip * (TILE_N / 8) + octet) * 64;", EVERY),
+    exchange("a share's last k-block is the next CTA's", "(uint64(k_block + 1) * clusters - 1) / total", "(uint64(k_block + 1) * clusters) / total", STREAM),
     exchange("one part too few is added", "part < count; ++part", "part + 1 < count; ++part", ORDERED),
     exchange("the first part is left out", "uint32 part = 0; part < count", "uint32 part = 1; part < count", ORDERED),
-    exchange("the first part only", "place(first + part, block, part == 0)[fragment]", "place(first, block, true)[fragment]", ORDERED),
-    exchange("parts are looked for at the own place", "place(first + part, block, part == 0)[fragment]", "place(cluster, block, part == 0)[fragment]", ORDERED),
+    exchange("the first part only", "fragments_of(first + part, block, part == 0)[fragment]", "fragments_of(first, block, true)[fragment]", ORDERED),
+    exchange("parts are looked for at the own place", "fragments_of(first + part, block, part == 0)[fragment]", "fragments_of(cluster, block, part == 0)[fragment]", ORDERED),
     exchange("all CTAs store the first share of the tile", "(cluster - first) * CONSUMER_THREADS + thread", "thread", EVERY),
     exchange("every CTA stores the whole tile", "fragment += count * CONSUMER_THREADS", "fragment += CONSUMER_THREADS", ("split", "stream")),
     exchange("stores skip fragments", "fragment += count * CONSUMER_THREADS", "fragment += (count + 1) * CONSUMER_THREADS", EVERY),
-    drop("sums are not set back", "*place_of_sum = {0, 0, 0, 0};", ATOMIC),
+    drop("sums are not set back", "*sums_of_all = {0, 0, 0, 0};", ATOMIC),
     exchange("sums are stored, not added", "global_add(&target->x, four[0], four[1], four[2], four[3]);", "*target = {four[0], four[1], four[2], four[3]};", ATOMIC),
     exchange("an addition takes a number twice", "four[0], four[1], four[2], four[3]);\n", "four[0], four[1], four[2], four[2]);\n", ATOMIC),
     exchange("counters are not set back", "came[0] = 0;", ";", EVERY),
@@ -95,23 +94,9 @@ SPLIT_RULES: tuple[Rule, ...] = (
     exchange("counters are set back before all have left", _LEFT, "came[0] = 0; if (global_count(came + 1) == count - 1) {", EVERY),
     exchange("the tile after the last is finished", "if (last != first) finish_block(last, cluster);", "if (last != first) finish_block(first, cluster);", ("stream",)),
     exchange("the second tile is not finished", "if (last != first) finish_block(last, cluster);", "", STREAM),
-    exchange("the last slot is another CTA's", "(end - 1) / shares.k_blocks", "end / shares.k_blocks", ("split",)),
-    exchange("no barrier before a CTA leaves", "named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);\n        // The last", "// The last", EVERY),
+    exchange("the last k-block is another CTA's", "(end - 1) / scheduler.k_blocks", "end / scheduler.k_blocks", ("split",)),
     exchange("nobody adds the parts up", "if (SPLIT) partial_sums.finish();", "", EVERY),
 )  # fmt: skip
-
-SURVIVORS: dict[str, str] = {
-    "*/source/no barrier before a CTA leaves": (
-        "Who sees the count of those that left only sets two counters back, of which one is polled, by threads that are past it. The sums that slower "
-        "warps still read are written once in a launch, and the next launch begins after this one has ended (griddepcontrol.wait)."
-    ),
-}
-"""Names of mutants that compute the same by the rules of the machine, each with the reason."""
-
-
-def reason(name: str) -> str | None:
-    """Why a mutant survives, if that is known."""
-    return next((text for pattern, text in SURVIVORS.items() if fnmatchcase(name, pattern)), None)
 
 
 @functools.lru_cache(maxsize=8)
@@ -121,7 +106,8 @@ def gemm_of(subject: Subject) -> Gemm:
 
 @functools.lru_cache(maxsize=8)
 def source_of(subject: Subject) -> str:
-    return gemm_of(subject).source
+    """The kernel's files in full, before what its constants make dead is left out: rules speak of what is written there."""
+    return whole(gemm_of(subject).derivation.config)
 
 
 def mutants() -> list[Mutant]:

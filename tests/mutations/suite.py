@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from .host_rules import HostRule, Launched, host_mutants
-from .judge import SUBJECTS, Subject, Verdict, built, gemm_of, judge, with_ptx
+from .judge import SUBJECTS, Subject, Verdict, built, judge, source_of, with_ptx
 from .ptx_rules import ptx_mutants
 from .rules import Mutant, applied
 from .source_rules import SOURCE_RULES
@@ -32,7 +32,7 @@ class Outcome:
 @functools.lru_cache(maxsize=16)
 def unmutated_ptx(subject: Subject) -> str:
     """The PTX of the kernel without a fault."""
-    return built(subject, gemm_of(subject).source).ptx
+    return built(subject, source_of(subject)).ptx
 
 
 def source_mutants() -> list[Mutant]:
@@ -52,9 +52,9 @@ def run(mutant: Mutant) -> Outcome:
     """Builds the mutant and asks the emulator. Raises CompileError for a mutant that is no program, which is a fault of the rule."""
     subject = mutant.subject
     if mutant.level == "source":
-        program = built(subject, mutant.rule.apply(gemm_of(subject).source))
+        program = built(subject, mutant.rule.apply(source_of(subject)))
         return Outcome(mutant, judge(subject, program), program.complaints)
-    program = built(subject, gemm_of(subject).source)
+    program = built(subject, source_of(subject))
     if isinstance(mutant.rule, HostRule):
         gemm = Launched(*subject.shape, config=subject.config)
         gemm.rule = mutant.rule

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from .host_rules import host_mutants
-from .judge import SUBJECTS, Subject, built, gemm_of, judge
+from .judge import SUBJECTS, Subject, built, judge, source_of
 from .rules import Mutant
 from .suite import PTX_SUBJECTS, Outcome, mutants, run, source_mutants
 from .survivors import EQUIVALENT, GAPS, SURVIVORS, reason
@@ -78,7 +78,7 @@ def test_every_mutant_of_the_ptx_is_caught(subject: str) -> None:
 
 def test_every_rule_applies_where_it_says() -> None:
     for mutant in source_mutants():
-        mutant.rule.apply(gemm_of(mutant.subject).source)
+        mutant.rule.apply(source_of(mutant.subject))
 
 
 def test_a_rule_that_does_not_apply_is_noticed() -> None:
@@ -102,7 +102,7 @@ def test_there_are_many_mutants_each_with_its_own_name_and_few_are_listed_as_sur
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)
 def test_kernels_without_a_fault_raise_no_alarm(subject: Subject) -> None:
-    program = built(subject, gemm_of(subject).source)
+    program = built(subject, source_of(subject))
     assert program.complaints == ()
     m, n, _ = subject.shape
     verdict = judge(replace(subject, shape=(m, n, 200)), program)
@@ -112,6 +112,6 @@ def test_kernels_without_a_fault_raise_no_alarm(subject: Subject) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)
 def test_kernels_without_a_fault_raise_no_alarm_over_100_seeds(subject: Subject) -> None:
-    program = built(subject, gemm_of(subject).source)
+    program = built(subject, source_of(subject))
     verdict = judge(subject, program, seeds=range(100))
     assert verdict.kind == "survived", verdict

@@ -17,7 +17,7 @@ from stridewright.codegen.build import Build
 from stridewright.codegen.launch import import_cupy
 
 from .host_rules import HostRule
-from .judge import SUBJECTS, Subject, built, gemm_of
+from .judge import SUBJECTS, Subject, built, source_of
 from .rules import Mutant
 from .suite import mutants
 from .survivors import reason
@@ -29,7 +29,7 @@ ROUNDS = 20
 
 
 def program_of(mutant: Mutant) -> Build:
-    source = gemm_of(mutant.subject).source
+    source = source_of(mutant.subject)
     if mutant.level == "source":
         return built(mutant.subject, mutant.rule.apply(source))
     unmutated = built(mutant.subject, source)
@@ -60,7 +60,7 @@ def wrong_rounds(subject: Subject, program: Build) -> int:
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)
 def test_the_kernel_without_a_fault_is_right(subject: Subject) -> None:
-    assert wrong_rounds(subject, built(subject, gemm_of(subject).source)) == 0
+    assert wrong_rounds(subject, built(subject, source_of(subject))) == 0
 
 
 def test_every_survivor_is_right_on_the_chip() -> None:

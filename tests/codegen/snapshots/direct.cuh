@@ -2,36 +2,20 @@
 // A CTA computes 256 x 72 of D at a time; its K runs through slots of 64 elements.
 // 2 consumer warpgroups of 128 rows each, wgmma m64n72k16: 72 accumulator registers a thread.
 // setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (232).
-constexpr int TILE_M = 256;
-constexpr int TILE_N = 72;
-constexpr int TILE_K = 64;
-constexpr int PANEL_K = 64;
-constexpr int K_STEPS = 4;
-constexpr bool SWAPPED = 0;
-constexpr int STAGES = 3;
-constexpr int CONSUMERS = 2;
-constexpr bool PINGPONG = 0;
-constexpr int SLOT_READERS = 2;
-constexpr int M_BLOCKS = 2;
-constexpr int CLUSTER_M = 1;
-constexpr int CLUSTER_N = 1;
-constexpr int THREADS = 384;
-constexpr Order ORDER = ORDER_GROUPED;
-constexpr int GROUP_M = 8;
-constexpr Hint HINT_A = HINT_NONE;
-constexpr Hint HINT_B = HINT_NONE;
-constexpr bool SPLIT = 0;
-constexpr bool ATOMIC = 0;
-constexpr uint32 FIXED_M = 0;
-constexpr uint32 FIXED_N = 0;
-constexpr uint32 FIXED_K = 0;
-constexpr Format D_FORMAT = FORMAT_BF16;
-constexpr bool INTEGER = 0;
-constexpr Form FORM = FORM_ONE;
-constexpr int TURN_BARRIERS = 3;
-constexpr int PARTIAL_SUMS_BARRIER = 5;
-constexpr int PRODUCER_REGISTERS = 40;
-constexpr int CONSUMER_REGISTERS = 232;
+constexpr int TILE_M = 256;                 // rows of D that a CTA computes at a time
+constexpr int TILE_N = 72;                  // columns of D
+constexpr int TILE_K = 64;                  // elements of K in a slot of the ring
+constexpr int PANEL_K = 64;                 // elements of K that the copy engine brings in one box
+constexpr int K_STEPS = 4;                  // multiplies along K in a slot
+constexpr int STAGES = 3;                   // slots of the ring
+constexpr int SLOT_READERS = 2;             // consumers that read a slot
+constexpr int STRIPS = 2;                   // strips of 64 rows, a wgmma each, that a consumer has of a tile
+constexpr int CLUSTER_M = 1;                // CTAs of a cluster above one another
+constexpr int CLUSTER_N = 1;                // CTAs of a cluster beside one another
+constexpr int THREADS = 384;                // of a CTA: the producer's warpgroup and the consumers'
+constexpr int GROUP_M = 8;                  // rows of blocks in a band of the order
+constexpr int PRODUCER_REGISTERS = 40;      // that a producer thread keeps
+constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
 
 // ======== A slot of A ==============================================================================================
 // (m, k) -> element of the slot:  S<3,3,3> o ((8,32),(64,1)):((64,512),(1,0))
@@ -45,14 +29,11 @@ constexpr int CONSUMER_REGISTERS = 232;
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
 // Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
 //   step -> 4:2
-constexpr uint32 A_SLOT_BYTES = 32768;
-constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;
-constexpr uint32 A_PANEL_BYTES = 32768;
-constexpr int A_BOXES = 1;
-constexpr bool A_MN = 0;
-constexpr uint32 A_ROW_BYTES = 128;
-constexpr uint32 A_SLICE_ROWS = 256;
-constexpr uint32 A_BLOCK_ADVANCE = 512;
+constexpr uint32 A_SLOT_BYTES = 32768;                    // from slot to slot
+constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
+constexpr uint32 A_PANEL_BYTES = 32768;                   // from box to box of a slot
+constexpr uint32 A_ROW_BYTES = 128;                       // from row to row of a box
+constexpr uint32 A_STRIP_ADVANCE = 512;                   // descriptor units from strip to strip
 
 // (step) -> units of 16 bytes:  4:2
 DEVICE uint32 a_step_advance(uint32 step) {
@@ -71,13 +52,10 @@ DEVICE uint32 a_step_advance(uint32 step) {
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
 // Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
 //   step -> 4:2
-constexpr uint32 B_SLOT_BYTES = 9216;
-constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;
-constexpr uint32 B_PANEL_BYTES = 9216;
-constexpr int B_BOXES = 1;
-constexpr bool B_MN = 0;
-constexpr uint32 B_ROW_BYTES = 128;
-constexpr uint32 B_SLICE_ROWS = 72;
+constexpr uint32 B_SLOT_BYTES = 9216;                     // from slot to slot
+constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
+constexpr uint32 B_PANEL_BYTES = 9216;                    // from box to box of a slot
+constexpr int B_BOXES = 1;                                // boxes that this CTA loads into a slot
 
 // (step) -> units of 16 bytes:  4:2
 DEVICE uint32 b_step_advance(uint32 step) {
@@ -89,11 +67,10 @@ DEVICE uint32 b_step_advance(uint32 step) {
 //   98304 ..  125952  tiles of B
 //  125952 ..  126000  barriers
 // 127024 bytes to ask for: 1024 more, so that offset 0 can be a multiple of 1024.
-constexpr uint32 A_OFFSET = 0;
-constexpr uint32 B_OFFSET = 98304;
-constexpr uint32 STAGING_OFFSET = 125952;
-constexpr uint32 FULL_BARRIERS_OFFSET = 125952;
-constexpr uint32 EMPTY_BARRIERS_OFFSET = 125976;
+constexpr uint32 A_OFFSET = 0;                      // slot 0 of A
+constexpr uint32 B_OFFSET = 98304;                  // slot 0 of B
+constexpr uint32 FULL_BARRIERS_OFFSET = 125952;     // a slot's barrier: filled
+constexpr uint32 EMPTY_BARRIERS_OFFSET = 125976;    // free again
 
 // ======== From accumulators to D, by plain stores ==================================================================
 // accumulator: (thread, value) -> m + 64 n:  ((4,8,4),(2,2,9)):((128,1,16),(64,8,512))
@@ -107,6 +84,4 @@ DEVICE uint32 accumulator_row(uint32 thread, uint32 value) {
 DEVICE uint32 accumulator_column(uint32 thread, uint32 value) {
     return ((thread & 3) << 1) + (value & 1) + ((value >> 2) << 3);
 }
-
-#define CLUSTER_ATTRIBUTE
 

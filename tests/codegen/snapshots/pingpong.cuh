@@ -2,36 +2,21 @@
 // A CTA computes 128 x 176 of D at a time; its K runs through slots of 64 elements.
 // 2 consumer warpgroups of 128 rows each, wgmma m64n176k16: 176 accumulator registers a thread.
 // setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (232).
-constexpr int TILE_M = 128;
-constexpr int TILE_N = 176;
-constexpr int TILE_K = 64;
-constexpr int PANEL_K = 64;
-constexpr int K_STEPS = 4;
-constexpr bool SWAPPED = 0;
-constexpr int STAGES = 4;
-constexpr int CONSUMERS = 2;
-constexpr bool PINGPONG = 1;
-constexpr int SLOT_READERS = 1;
-constexpr int M_BLOCKS = 2;
-constexpr int CLUSTER_M = 2;
-constexpr int CLUSTER_N = 1;
-constexpr int THREADS = 384;
-constexpr Order ORDER = ORDER_GROUPED;
-constexpr int GROUP_M = 8;
-constexpr Hint HINT_A = HINT_NONE;
-constexpr Hint HINT_B = HINT_NONE;
-constexpr bool SPLIT = 0;
-constexpr bool ATOMIC = 0;
-constexpr uint32 FIXED_M = 0;
-constexpr uint32 FIXED_N = 0;
-constexpr uint32 FIXED_K = 0;
-constexpr Format D_FORMAT = FORMAT_BF16;
-constexpr bool INTEGER = 0;
-constexpr Form FORM = FORM_ONE;
-constexpr int TURN_BARRIERS = 3;
-constexpr int PARTIAL_SUMS_BARRIER = 5;
-constexpr int PRODUCER_REGISTERS = 40;
-constexpr int CONSUMER_REGISTERS = 232;
+constexpr int TILE_M = 128;                 // rows of D that a CTA computes at a time
+constexpr int TILE_N = 176;                 // columns of D
+constexpr int TILE_K = 64;                  // elements of K in a slot of the ring
+constexpr int PANEL_K = 64;                 // elements of K that the copy engine brings in one box
+constexpr int K_STEPS = 4;                  // multiplies along K in a slot
+constexpr int STAGES = 4;                   // slots of the ring
+constexpr int SLOT_READERS = 1;             // consumers that read a slot
+constexpr int STRIPS = 2;                   // strips of 64 rows, a wgmma each, that a consumer has of a tile
+constexpr int CLUSTER_M = 2;                // CTAs of a cluster above one another
+constexpr int CLUSTER_N = 1;                // CTAs of a cluster beside one another
+constexpr int THREADS = 384;                // of a CTA: the producer's warpgroup and the consumers'
+constexpr int GROUP_M = 8;                  // rows of blocks in a band of the order
+constexpr int TURN_BARRIERS = 3;            // first of two named barriers for the consumers' turns
+constexpr int PRODUCER_REGISTERS = 40;      // that a producer thread keeps
+constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
 
 // ======== A slot of A ==============================================================================================
 // (m, k) -> element of the slot:  S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0))
@@ -45,14 +30,10 @@ constexpr int CONSUMER_REGISTERS = 232;
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
 // Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
 //   step -> 4:2
-constexpr uint32 A_SLOT_BYTES = 16384;
-constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;
-constexpr uint32 A_PANEL_BYTES = 16384;
-constexpr int A_BOXES = 1;
-constexpr bool A_MN = 0;
-constexpr uint32 A_ROW_BYTES = 128;
-constexpr uint32 A_SLICE_ROWS = 128;
-constexpr uint32 A_BLOCK_ADVANCE = 512;
+constexpr uint32 A_SLOT_BYTES = 16384;                    // from slot to slot
+constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
+constexpr uint32 A_PANEL_BYTES = 16384;                   // from box to box of a slot
+constexpr uint32 A_STRIP_ADVANCE = 512;                   // descriptor units from strip to strip
 
 // (step) -> units of 16 bytes:  4:2
 DEVICE uint32 a_step_advance(uint32 step) {
@@ -71,13 +52,12 @@ DEVICE uint32 a_step_advance(uint32 step) {
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
 // Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
 //   step -> 4:2
-constexpr uint32 B_SLOT_BYTES = 22528;
-constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;
-constexpr uint32 B_PANEL_BYTES = 22528;
-constexpr int B_BOXES = 1;
-constexpr bool B_MN = 0;
-constexpr uint32 B_ROW_BYTES = 128;
-constexpr uint32 B_SLICE_ROWS = 88;
+constexpr uint32 B_SLOT_BYTES = 22528;                    // from slot to slot
+constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
+constexpr uint32 B_PANEL_BYTES = 22528;                   // from box to box of a slot
+constexpr int B_BOXES = 1;                                // boxes that this CTA loads into a slot
+constexpr uint32 B_ROW_BYTES = 128;                       // from row to row of a box
+constexpr uint32 B_SLICE_ROWS = 88;                       // rows that one CTA of a cluster loads
 
 // (step) -> units of 16 bytes:  4:2
 DEVICE uint32 b_step_advance(uint32 step) {
@@ -90,11 +70,11 @@ DEVICE uint32 b_step_advance(uint32 step) {
 //  155648 ..  172032  staging of D
 //  172032 ..  172096  barriers
 // 173120 bytes to ask for: 1024 more, so that offset 0 can be a multiple of 1024.
-constexpr uint32 A_OFFSET = 0;
-constexpr uint32 B_OFFSET = 65536;
-constexpr uint32 STAGING_OFFSET = 155648;
-constexpr uint32 FULL_BARRIERS_OFFSET = 172032;
-constexpr uint32 EMPTY_BARRIERS_OFFSET = 172064;
+constexpr uint32 A_OFFSET = 0;                      // slot 0 of A
+constexpr uint32 B_OFFSET = 65536;                  // slot 0 of B
+constexpr uint32 STAGING_OFFSET = 155648;           // the consumers' panels of D
+constexpr uint32 FULL_BARRIERS_OFFSET = 172032;     // a slot's barrier: filled
+constexpr uint32 EMPTY_BARRIERS_OFFSET = 172064;    // free again
 
 // ======== From accumulators to D, through shared memory ============================================================
 // accumulator: (thread, value) -> m + 64 n:  ((4,8,4),(2,2,22)):((128,1,16),(64,8,512))
@@ -102,21 +82,13 @@ constexpr uint32 EMPTY_BARRIERS_OFFSET = 172064;
 // stmatrix x4: (lane, warp, step) -> byte of a 16-byte row:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
 // Bank conflicts: 4 wavefronts a store, 4 are ideal, for every warp and step: none.
 // TMA store: box 64 x 64, swizzle 128B; the tile's last panel is 48 columns wide and has a map of its own.
-constexpr int PANEL_COLUMNS = 64;
-constexpr int PANELS = 3;
-constexpr int TAIL_COLUMNS = 48;
+constexpr int PANEL_COLUMNS = 64;     // columns of D that are staged and stored at once
+constexpr int PANELS = 3;             // of a strip
 constexpr int PANEL_BYTES = 8192;
-constexpr int STAGING_BUFFERS = 1;
+constexpr int STAGING_BUFFERS = 1;    // panels of a consumer, used in turn
 
 // (lane, warp, step) -> bytes:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
 DEVICE uint32 staging_offset(uint32 lane, uint32 warp, uint32 step) {
     return (((lane & 15) << 7) + (lane & 0x10) + (warp << 11) + (step << 5)) ^ ((lane & 7) << 4);
 }
-
-// (row, chunk) -> bytes:  S<3,4,3> o (64,8):(128,16)
-DEVICE uint32 staging_chunk(uint32 row, uint32 chunk) {
-    return ((row << 7) + (chunk << 4)) ^ ((row & 7) << 4);
-}
-
-#define CLUSTER_ATTRIBUTE __cluster_dims__(2, 1, 1)
 
