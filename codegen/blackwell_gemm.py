@@ -43,6 +43,8 @@ class BlackwellKernel(Gemm):
 
     rung: Rung | None = None
     """The rung of the ladder that this is, if it is one."""
+    batches: int = 1
+    """Products in one launch."""
 
     @property
     def derivation(self) -> Derivation:  # type: ignore[override]
@@ -83,7 +85,7 @@ class BlackwellKernel(Gemm):
         """
         tile, cluster = self.config.tile, self.config.cluster
         blocks = -(-max(self.m, 1) // (tile.m * cluster.m)) * -(-max(self.n, 1) // (tile.n * cluster.n))
-        return blocks * cluster.m * cluster.n
+        return blocks * cluster.m * cluster.n * self.batches
 
     def multiplies(self) -> int:
         """tcgen05.mma instructions that a launch issues: each tile and k-step of 32 bytes.

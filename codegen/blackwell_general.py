@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stridewright.kernels.blackwell_problem_rules import plain_violations
+from stridewright.kernels.blackwell_rules import uses_terms
 from stridewright.kernels.blackwell_types import OPERANDS
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem, Violation
 from stridewright.kernels.fusion import Fusion
@@ -120,9 +121,9 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         load: str = "bursts",
         deterministic: bool = False,
     ):
-        _require_choices(batch, groups, group_by, relayout, promote)
+        _require_choices(groups, group_by, relayout, promote)
         self.m, self.n, self.k = (_size(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
-        self.batches = 1
+        self.batches = 1 if batch is None else _size("batch", batch)
         if config is not None:
             fusion = fusion or (config.fusion if config.fusion.uses_terms else None)
         self._relayout = relayout
@@ -131,7 +132,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         self._arch = arch if config is None else config.arch
         wanted = fusion or Fusion(activation=activation, gated=bool(gated), expression=expression)  # type: ignore[arg-type]
         self.problem = Problem(
-            m=max(self.m, 1), n=max(self.n, 1), k=max(self.k, 1), a=a, b=b, d=d, a_major=a_major, b_major=b_major  # type: ignore[arg-type]
+            m=max(self.m, 1), n=max(self.n, 1), k=max(self.k, 1), a=a, b=b, d=d, a_major=a_major, b_major=b_major, form="one" if batch is None else "batch"  # type: ignore[arg-type]
         )  # fmt: skip
         self.config = self._configured(self.problem, wanted, direct=False)
         self.configured = config is not None
@@ -144,7 +145,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
     def _configured(self, problem: Problem, fusion: Fusion, direct: bool) -> GemmConfig:
         """The configuration for a problem and what is fused: the caller's, or chosen. Raises ConfigError."""
         if self._given_config is None:
-            return select(problem, self._arch, fusion=fusion, direct=direct)
+            return select(problem, self._arch, fusion=fusion, direct=direct, batches=max(self.batches, 1))
         given = self._given_config.replace(problem=problem, fusion=fusion)
         return (given.replace(store="direct") if direct else given).require_valid()
 
@@ -220,13 +221,19 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         """The tensor maps of a launch on these."""
         size = d.itemsize
         row = d.strides[-2] * size if self.m > 1 else copies.padded_pitch(self.columns, size) * size
+        several = self.batches > 1
+        (a_row, a_batch), (b_row, b_batch) = a.pitches(self.problem.a_major), b.pitches(self.problem.b_major)
         return self.derivation.tensor_maps(
             max(self.m, 1),
             max(self.n, 1),
             a.shape[2],
-            a_row_bytes=a.pitches(self.problem.a_major)[0],
-            b_row_bytes=b.pitches(self.problem.b_major)[0],
+            a_row_bytes=a_row,
+            b_row_bytes=b_row,
             d_row_bytes=row,
+            batches=self.batches,
+            a_batch_bytes=0 if several and a.shape[0] == 1 else a_batch,
+            b_batch_bytes=0 if several and b.shape[0] == 1 else b_batch,
+            d_batch_bytes=d.strides[0] * size if several and len(d.shape) == 3 else row * max(self.m, 1),
         )
 
     def arguments_beside(self, given: Given, encoded: Callable[[TensorMap, Tensor], Any]) -> list[Any]:
@@ -317,7 +324,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
             d.raw,
             *self.sizes_for(a, d),
         ]
-        if self.config.fusion.uses_terms:
+        if uses_terms(self.config):
             struct = packed(self.numbers_for(given, d), {}).tobytes()
             pointers = {pointer_offset(name): tensor.raw for name, tensor in given.pointers.items()}
             arguments.append(StructArgument(struct, pointers))
@@ -371,20 +378,19 @@ class BlackwellGeneralBound(GeneralBound):
             DevicePointer(d.address),
             *kernel.sizes_for(left, d),
         )
-        if kernel.config.fusion.uses_terms:
+        if uses_terms(kernel.config):
             pointers = {name: tensor.address for name, tensor in given.pointers.items()}
             arguments = (*arguments, packed(kernel.numbers_for(given, d), pointers))
         grid = kernel.grid(_multiprocessors())
         launches.append(PackedLaunch(kernel.kernel, grid, (kernel.threads, 1, 1), arguments, dependent))
 
 
-def _require_choices(batch: object, groups: object, group_by: str, relayout: str, promote: object) -> None:
+def _require_choices(groups: object, group_by: str, relayout: str, promote: object) -> None:
     """Raises ConfigError for what these kernels do not have."""
     found = []
-    for name, value in (("batch", batch), ("groups", groups)):
-        if value is not None:
-            rule = "several products in one launch have no Blackwell kernel yet"
-            found.append(Violation(parameter=name, value=value, rule=rule, fix="one launch each, or arch='sm_90a'"))
+    if groups is not None:
+        rule = "groups have no Blackwell kernel yet"
+        found.append(Violation(parameter="groups", value=groups, rule=rule, fix="one launch each, or arch='sm_90a'"))
     if group_by != "m":
         found.append(Violation(parameter="group_by", value=repr(group_by), rule="groups have no Blackwell kernel yet"))
     if promote:

@@ -109,7 +109,7 @@ def with_most_stages(config: GemmConfig, most: int = 12) -> GemmConfig | None:
     return None
 
 
-def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
+def modelled_clocks(config: GemmConfig, sms: int = SMS, batches: int = 1) -> float:
     """The model's clocks for the configuration's problem. A rank, not a prediction.
 
     >>> problem = Problem(m=8192, n=8192, k=8192)
@@ -122,7 +122,7 @@ def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
     ctas = 2 if config.cluster.pair else 1
     k = -(-problem.k // tile.k) * tile.k
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
-    turns = -(-tiles // (sms // ctas))
+    turns = -(-tiles * batches // (sms // ctas))
     bits_a, bits_b = (shared_bits(dtype) for dtype in operand_formats(problem))
     # Of 64 rows the tensor core's half stands idle.
     multiply = max(tile.m / ctas, 128) * tile.n * k / (_MULTIPLY_ADDS * RATE[kind_of(problem)])
@@ -131,7 +131,12 @@ def modelled_clocks(config: GemmConfig, sms: int = SMS) -> float:
 
 
 def select(
-    problem: Problem, arch: str = "sm_100a", sms: int = SMS, fusion: Fusion | None = None, direct: bool = False
+    problem: Problem,
+    arch: str = "sm_100a",
+    sms: int = SMS,
+    fusion: Fusion | None = None,
+    direct: bool = False,
+    batches: int = 1,
 ) -> GemmConfig:
     """The configuration that the model ranks first; of equals the larger tile. Raises ConfigError where no tile is valid.
 
@@ -140,7 +145,7 @@ def select(
     """
     best = min(
         candidates(problem, arch, sms, fusion, direct),
-        key=lambda config: (modelled_clocks(config, sms), -config.tile.m * config.tile.n),
+        key=lambda config: (modelled_clocks(config, sms, batches), -config.tile.m * config.tile.n),
         default=None,
     )
     if best is None:

@@ -17,7 +17,7 @@ from importlib import resources
 
 from stridewright.kernels.blackwell import Derivation, Fragment, derive
 from stridewright.kernels.blackwell_ladder import Rung
-from stridewright.kernels.blackwell_rules import cluster_ctas
+from stridewright.kernels.blackwell_rules import cluster_ctas, uses_terms
 from stridewright.kernels.blackwell_scales import multiply_words, scaled_types
 from stridewright.kernels.blackwell_types import converts
 from stridewright.kernels.config import GemmConfig
@@ -61,7 +61,7 @@ def generate(config: GemmConfig, rung: Rung | None = None) -> str:
         blocks += _blocks(store_wrapper(derivation.left.stored))
         if converts(config.problem) and data_type(config.problem.a).floating:
             blocks.append(f'#define A_TYPE "{config.problem.a}x2"')
-    if config.fusion.uses_terms:
+    if uses_terms(config):
         # What is applied is called by what finishes a sum, and needs nothing but the instructions.
         blocks += _blocks(_activated(config.fusion, {"ptx.cuh", "types.cuh"}))
         taken |= {"activations.cuh"}
@@ -126,12 +126,13 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
     body = rung.body if rung else "gemm.cuh"
     if body != "gemm.cuh":
         return [group, body]
-    terms, scaled = config.fusion.uses_terms, scaled_types(config.problem) is not None
+    terms, scaled = uses_terms(config), scaled_types(config.problem) is not None
     return [
         group,
         "finish.cuh" if terms else "finish_none.cuh",
         "rings.cuh",
         f"order_{config.schedule.order}.cuh",
+        *_form_parts(config),
         "cluster_alone.cuh" if config.cluster.m * config.cluster.n == 1 else "cluster_multicast.cuh",
         f"tiles_{config.schedule.launch}.cuh",
         f"epilogue_{config.epilogue.store}.cuh",
@@ -139,6 +140,13 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
         *([f"scaled_{group}", "scales.cuh"] if scaled else ["scales_none.cuh"]),
         f"kernel_{'scaled_' if scaled else ''}{'terms' if terms else 'plain'}.cuh",
     ]
+
+
+def _form_parts(config: GemmConfig) -> list[str]:
+    """One product or a batch, and how a CTA loads where no other does it for it."""
+    batch = config.problem.form == "batch"
+    loads = ["loads_batch.cuh" if batch else "loads.cuh"] if config.cluster.m * config.cluster.n == 1 else []
+    return ["form_batch.cuh" if batch else "form_one.cuh", *loads]
 
 
 def _left_parts(config: GemmConfig) -> list[str]:
@@ -211,7 +219,7 @@ def _header(derivation: Derivation, rung: Rung | None) -> str:
         ]
     else:
         lines.append("tensor_map_d and tensor_map_d_tail are not used: pass any 128 bytes.")
-    if config.fusion.uses_terms:
+    if uses_terms(config):
         lines.append("terms is the struct Terms below, by value: what is added, scaled and applied.")
     return "\n".join(_comment(line) for line in lines) + "\n"
 

@@ -44,6 +44,7 @@ from .blackwell_rules import (
     panel_rows,
     path_of,
     shared_parts,
+    uses_terms,
 )
 from .blackwell_scales import TileScales, scale_map, scale_tensors, scaled_types, tile_scales
 from .blackwell_types import (
@@ -202,8 +203,13 @@ class Derivation:
         a_row_bytes: int | None = None,
         b_row_bytes: int | None = None,
         d_row_bytes: int | None = None,
+        batches: int = 1,
+        a_batch_bytes: int | None = None,
+        b_batch_bytes: int | None = None,
+        d_batch_bytes: int | None = None,
     ) -> TensorMaps:
-        """The tensor maps for a problem's sizes (elements) and pitches (bytes; dense if None).
+        """The tensor maps for a problem's sizes (elements) and pitches (bytes; dense if None), of a batch also those from matrix
+        to matrix: 0 of an operand that all share.
 
         The pitch of a K-major operand is that of its rows of K, of an MN-major one that of its rows of M or N. Boxes and
         swizzles follow from the layouts in shared memory. The last panel of D in a tile has a map of its own when it is
@@ -222,6 +228,18 @@ class Derivation:
             tensor = Layout((rows, k), (pitch, 1) if tile.major == "k" else (1, pitch))
             return TensorMap.from_layouts(tensor, tile.box, tile.dtype, arch=config.arch)
 
+        def several(tensor_map: TensorMap, batch_bytes: int | None) -> TensorMap:
+            """The map of one matrix with a dimension more, from matrix to matrix."""
+            if problem.form != "batch":
+                return tensor_map
+            between = tensor_map.strides_bytes[0] * tensor_map.shape[1] if batch_bytes is None else batch_bytes
+            return dataclasses.replace(
+                tensor_map,
+                shape=(*tensor_map.shape, max(batches, 1)),
+                strides_bytes=(*tensor_map.strides_bytes, between),
+                box=(*tensor_map.box, 1),
+            )
+
         d = d_tail = None
         if config.epilogue.store == "tma":
             pitch = n if d_row_bytes is None else d_row_bytes // result_bytes(problem)
@@ -233,11 +251,14 @@ class Derivation:
             )
             full, tail = min(panel, columns), columns % panel
             d = TensorMap.from_layouts(tensor, panel_tile(rows, full, problem.d), problem.d, arch=config.arch)
+            d = several(d, d_batch_bytes)
             narrow = panel_tile(rows, tail, problem.d) if tail and tail != full else None
-            d_tail = d if narrow is None else TensorMap.from_layouts(tensor, narrow, problem.d, arch=config.arch)
+            d_tail = d
+            if narrow is not None:
+                d_tail = several(TensorMap.from_layouts(tensor, narrow, problem.d, arch=config.arch), d_batch_bytes)
         return TensorMaps(
-            a=operand_map(self.a, m, a_row_bytes),
-            b=operand_map(self.b, n, b_row_bytes),
+            a=several(operand_map(self.a, m, a_row_bytes), a_batch_bytes),
+            b=several(operand_map(self.b, n, b_row_bytes), b_batch_bytes),
             d=d,
             d_tail=d_tail,
         )
@@ -345,7 +366,7 @@ def fragment_of(config: GemmConfig) -> Fragment:
     narrow = path_of(config) == "F"
     parts = 2 if narrow else 1
     # Of staged results a piece lies in one panel; beside sums that are finished, registers hold what finishes them.
-    most = 16 if config.fusion.uses_terms else 32
+    most = 16 if uses_terms(config) else 32
     if config.epilogue.store == "tma":
         most = min(most, panel_columns(config.problem) // parts)
     values = next(count for count in (32, 16, 8) if total % (count * parts) == 0 and count <= most)

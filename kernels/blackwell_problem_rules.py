@@ -184,7 +184,6 @@ def family_violations(config: GemmConfig) -> Iterator[Violation]:
         ("hint_b", config.pipeline.hint_b, "none"),
         ("split_kind", config.split.kind, Split().kind),
         ("specialize", config.specialize, ""),
-        ("form", config.problem.form, "one"),
     ):
         if value != default:
             yield Violation(
@@ -193,6 +192,34 @@ def family_violations(config: GemmConfig) -> Iterator[Violation]:
                 rule="is a parameter of the Hopper kernels; the Blackwell ones have fixed roles",
                 fix=f"leave it at {default!r}",
             )
+
+
+def form_violations(config: GemmConfig) -> Iterator[Violation]:
+    """Several products in one launch: a batch of matrices one after the other, and no groups.
+
+    >>> [str(one) for one in form_violations(GemmConfig(arch="sm_100a", problem=Problem(form="groups_m")))]
+    ["form='groups_m': groups have no Blackwell kernel yet; one launch each, or arch='sm_90a'"]
+    """
+    problem = config.problem
+    if problem.form == "one":
+        return
+    if problem.form != "batch":
+        yield Violation(
+            parameter="form",
+            value=repr(problem.form),
+            rule="groups have no Blackwell kernel yet",
+            fix="one launch each, or arch='sm_90a'",
+        )
+        return
+    kind = kind_of(problem)
+    cluster = config.cluster
+    for wrong, rule, fix in (
+        (problem.a in SCALED_TYPES or problem.b in SCALED_TYPES, "scale factors of several matrices have no kernel yet", "one launch each"),
+        (bool(kind) and any(padded(stored(dtype, kind)) for dtype in (problem.a, problem.b)), "padded formats of several matrices have no kernel yet", "one launch each"),
+        (cluster.m * cluster.n > 1, "tiles of a cluster belong to one matrix", "cluster_m=1 and cluster_n=1 work"),
+    ):  # fmt: skip
+        if wrong:
+            yield Violation(parameter="form", value="'batch'", rule=rule, fix=fix)
 
 
 def fusion_violations(config: GemmConfig) -> Iterator[Violation]:

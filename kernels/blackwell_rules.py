@@ -18,6 +18,7 @@ from .blackwell_left import CONVERTING_THREADS, left_violations, slot_columns
 from .blackwell_problem_rules import (
     around,
     family_violations,
+    form_violations,
     fusion_violations,
     one_of,
     problem_violations,
@@ -93,6 +94,15 @@ def threads_of(config: GemmConfig) -> int:
     return THREADS + (CONVERTING_THREADS if config.pipeline.a_in == "registers" else 0)
 
 
+def uses_terms(config: GemmConfig) -> bool:
+    """Whether the kernel takes more than A, B and D: what is added and scaled, the number of a batch's matrices.
+
+    >>> uses_terms(GemmConfig(arch="sm_100a"))
+    False
+    """
+    return config.fusion.uses_terms or config.problem.form == "batch"
+
+
 def path_of(config: GemmConfig) -> str:
     """The letter of the accumulator's layout in tensor memory (PTX ISA 9.1, section 9.7.16.5).
 
@@ -125,6 +135,7 @@ def name(config: GemmConfig) -> str:
     types = problem.a if problem.a == problem.b else f"{problem.a}x{problem.b}"
     types += f"_{problem.d}" if problem.d != problem.a else ""
     terms = f"_{config.fusion.name}" if config.fusion.uses_terms else ""
+    terms = ("_batch" if problem.form == "batch" else "") + terms
     terms = ("" if config.pipeline.a_in == "shared" else f"_a{config.pipeline.a_in}") + terms
     return (
         f"{config.arch}_{types}_{'pair' if config.cluster.pair else 'ws' if schedule.stationary else ''}{tile.m}x{tile.n}x{tile.k}{cluster}_stages{config.pipeline.stages}"
@@ -219,6 +230,7 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     yield from wrong
     yield from family_violations(config)
     yield from fusion_violations(config)
+    yield from form_violations(config)
     if any(one.parameter in ("a", "b", "d") for one in wrong):
         return  # what follows counts bytes and elements of these formats
     tile_wrong = list(_tile_violations(config))

@@ -16,7 +16,16 @@ from stridewright.layout.hardware import (
 )
 
 from .blackwell_left import converting_warps, left_step
-from .blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, cluster_ctas, panel_rows, path_of, tile_readers
+from .blackwell_rules import (
+    ALIGNMENT_SLACK,
+    PANEL_BYTES,
+    TILE_SLOTS,
+    cluster_ctas,
+    panel_rows,
+    path_of,
+    tile_readers,
+    uses_terms,
+)
 from .blackwell_scales import scale_step
 from .blackwell_types import accumulator_of, instruction_k, panel_columns, result_bytes
 from .hopper import AddressFunction, Constant, Step, byte_offsets
@@ -36,7 +45,7 @@ def steps(derivation: Derivation) -> Iterator[Step]:
     ['The tile, and who computes it', 'A slot of A', 'A slot of B']
     """
     yield _tile_step(derivation)
-    if derivation.config.fusion.uses_terms:
+    if uses_terms(derivation.config):
         yield _fusion_step(derivation)
     yield _operand_step(derivation, derivation.a)
     yield _operand_step(derivation, derivation.b)
@@ -87,6 +96,7 @@ def _tile_step(derivation: Derivation) -> Step:
         Constant("int", "ACCUMULATORS", config.pipeline.accumulators),
         Constant("int", "THREADS", derivation.threads),
         Constant("int", "EPILOGUE_WARPS", 4),
+        Constant("Form", "FORM", f"FORM_{config.problem.form.upper()}"),
         Constant("Format", "D_FORMAT", _format(config.problem.d)),
         Constant("bool", "INTEGER", int(accumulator_of(config.problem) == "s32")),
     ]
@@ -274,7 +284,7 @@ def _fragment_step(derivation: Derivation) -> Step:
             Constant("int", "PIECES", fragment.pieces),
             Constant("int", "PIECE_COLUMNS", fragment.columns),
             # What finishes sums needs registers of its own, which code for several pieces at a time would take.
-            Constant("int", "PIECES_UNROLLED", 1 if derivation.config.fusion.uses_terms else fragment.pieces),
+            Constant("int", "PIECES_UNROLLED", 1 if uses_terms(derivation.config) else fragment.pieces),
             Constant("int", "CHUNK", chunk_of(derivation.config, fragment)),
         ),
         functions=(

@@ -184,8 +184,10 @@ def assert_typed(case: Case, seed: int = 0, sms: int = 3, numerics: str = "float
     is the exact one bit for bit; no race.
     """
     problem, arrays = case.recipe.problem, make(case)
+    many = {"batch": case.batches} if problem.form == "batch" else {}
     gemm = Gemm(
-        case.m, case.n, case.k, problem.a, problem.b, problem.d, "sm_100a", problem.a_major, problem.b_major, case.recipe.config
+        case.m, case.n, case.k, problem.a, problem.b, problem.d, "sm_100a", problem.a_major, problem.b_major, case.recipe.config,
+        **many,
     )  # fmt: skip
     given = dict(arrays.others)
     if case.recipe.config.fusion.alpha and not case.recipe.config.fusion.scale_a:
@@ -196,6 +198,7 @@ def assert_typed(case: Case, seed: int = 0, sms: int = 3, numerics: str = "float
     assert emulation.races == ()
     assert wrong(case, arrays, emulation.d, 2.0**-23, written=given) == "", str(case)
     if case.integers and not case.recipe.config.fusion.uses_terms:
-        exact = arrays.a.astype(np.float64) @ arrays.b.astype(np.float64).T
+        exact = arrays.a.astype(np.float64) @ np.swapaxes(arrays.b.astype(np.float64), -1, -2)
+        exact = np.ascontiguousarray(np.broadcast_to(exact, emulation.d.shape))
         expected = rounded_once(exact, problem.d)
         np.testing.assert_array_equal(emulation.d.view(np.uint8), expected.view(np.uint8), str(case))

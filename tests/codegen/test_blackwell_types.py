@@ -24,7 +24,7 @@ from stridewright.codegen.breadth import Case, Recipe
 from stridewright.codegen.cli import app
 from stridewright.codegen.small_floats import pack, small_float
 from stridewright.codegen.tensors import numpy_type
-from stridewright.kernels.config import ConfigError
+from stridewright.kernels.config import ConfigError, GemmConfig
 
 from .blackwell_cases import CONVERTED, IN_BYTES, SHAPES, TYPES, assert_typed, in_tensor_memory, typed_case
 
@@ -84,6 +84,45 @@ def test_few_rows_are_right_where_the_weights_are_stationary(number: int) -> Non
 def test_every_format_is_right_where_the_weights_are_stationary(first: int) -> None:
     for number in range(first, 144, 18):
         assert_typed(stationary(number), number)
+
+
+def batch(number: int, types: tuple[str, str, tuple[str, ...]]) -> Case:
+    """A batch of three, or of one; each operand its own or one for all, in turn."""
+    shared = ((False, False), (True, False), (False, True), (True, True))[number % 4]
+    make_case = in_tensor_memory if types in CONVERTED else typed_case
+    case = make_case(number, types, (SHAPES[number % 13][0] % 150 + 1, SHAPES[number % 13][1] % 200 + 1, 200))
+    config = case.recipe.config
+    problem = dataclasses.replace(config.problem, form="batch")
+    size = {"f32": 4, "s32": 4, "bf16": 2, "f16": 2}.get(problem.d, 1)
+    config = config.replace(problem=problem, store="direct" if case.n * size % 16 else config.epilogue.store)
+    return dataclasses.replace(case, recipe=Recipe(config), batches=3 - 2 * (number % 5 == 4), shared=shared)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_batches_are_right(number: int) -> None:
+    types = [types for types in (*TYPES, *CONVERTED) if not {*types[:2]} & set(IN_BYTES)]
+    assert_typed(batch(number, types[(5 * number) % len(types)]), number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(12))
+def test_batches_of_every_format_are_right(first: int) -> None:
+    types = [types for types in (*TYPES, *CONVERTED) if not {*types[:2]} & set(IN_BYTES)]
+    for number in range(first, 12 * len(types), 12):
+        assert_typed(batch(number, types[number // 12]), number)
+
+
+def test_a_batch_without_matrices_or_without_k_is_what_is_added() -> None:
+    made = Gemm(24, 16, 0, "e4m3", "e4m3", "f32", "sm_100a", batch=2)
+    a, b = (np.zeros((2, rows, 0), ml_dtypes.float8_e4m3fn) for rows in (24, 16))
+    bias = np.arange(32, dtype=np.float32).reshape(2, 1, 16)
+    np.testing.assert_array_equal(made.emulate(a, b, bias=bias, sms=1).d, np.broadcast_to(bias, (2, 24, 16)))
+    none = Gemm(24, 16, 64, arch="sm_100a", batch=0)
+    assert none.emulate(np.zeros((0, 24, 64), ml_dtypes.bfloat16), np.zeros((16, 64), ml_dtypes.bfloat16)).d.shape == (
+        0,
+        24,
+        16,
+    )
 
 
 WHOLE = tuple(types for types in TYPES if not {*types[:2]} & set(IN_BYTES))
@@ -188,11 +227,15 @@ def test_bytes_may_be_given_for_8_bit_floats() -> None:
     np.testing.assert_array_equal(gemm.emulate(a.view(np.uint8), a, sms=1).d, gemm.emulate(a, a, sms=1).d)
 
 
+CLUSTER = GemmConfig(arch="sm_100a").replace(cluster_m=2, stages=2)
+
+
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        ({"batch": 2}, "batch=2: several products in one launch have no Blackwell kernel yet"),
-        ({"groups": 2}, "groups=2: several products in one launch"),
+        ({"groups": 2}, "groups=2: groups have no Blackwell kernel yet; one launch each, or arch='sm_90a'"),
+        ({"batch": 2, "a": "e2m1", "b": "e2m1"}, "form='batch': padded formats of several matrices have no kernel yet"),
+        ({"batch": 2, "config": CLUSTER}, "form='batch': tiles of a cluster belong to one matrix; cluster_m=1"),
         ({"gated": True}, "gated=True: pairs of columns have no Blackwell kernel yet"),
         ({"promote": 128, "a": "e4m3", "b": "e4m3"}, "promote=128: sums are float32 in tensor memory"),
         ({"b": "e4m3"}, "b='e4m3': no kind of tcgen05.mma multiplies it with bf16; b may be bf16; exchange the operands"),

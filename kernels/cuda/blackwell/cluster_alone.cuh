@@ -1,6 +1,5 @@
 // A cluster holds one tile: nobody else needs what its CTAs load.
 #pragma once
-#include "loads.cuh"
 
 DEVICE TileCoordinate in_cluster(TileCoordinate block) { return block; }
 

@@ -33,7 +33,7 @@ DEVICE void commit_slot(uint32 barrier) {
 
 // This CTA's slice of the tile that it needs, box after box, into every slot that needs it. Along which dimension the boxes follow one another depends on the operand's
 // major: along K where rows of K are contiguous, along M or N where those are.
-DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k) {
+DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k, uint32) {
     const uint32 slice = place_column();
     const uint16 mask = static_cast<uint16>(sharers_of_a(cta_of_tile()));
     row += slice * A_SLICE_ROWS;
@@ -51,7 +51,7 @@ DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row
     }
 }
 
-DEVICE void load_b(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k) {
+DEVICE void load_b(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k, uint32) {
     const uint32 slice = place_row();
     const uint16 mask = static_cast<uint16>(sharers_of_b(cta_of_tile()));
     row += slice * B_SLICE_ROWS;

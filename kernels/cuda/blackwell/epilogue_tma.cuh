@@ -7,9 +7,13 @@ struct Epilogue {
     Output output;
     uint32 staging;    // this warp's STAGING_BUFFERS panels
     uint32 buffer;
+    uint32 batch;
 
     DEVICE Epilogue(const Output &output, uint32 shared)
-        : output(output), staging(shared + STAGING_OFFSET + (threadIdx.x / 32) % 4 * (STAGING_BUFFERS * PANEL_BYTES)), buffer(0) {}
+        : output(output), staging(shared + STAGING_OFFSET + (threadIdx.x / 32) % 4 * (STAGING_BUFFERS * PANEL_BYTES)), buffer(0), batch(0) {}
+
+    // What is stored next belongs to this matrix of a batch.
+    DEVICE void move_to(uint32 next) { batch = next; }
 
     // `values` is this thread's part of piece `piece` of the tile whose first element is D(row, column).
     DEVICE void put(Finish &finish, const uint32 (&values)[VALUES], int piece, uint32 row, uint32 column) {
@@ -36,7 +40,7 @@ struct Epilogue {
                 const bool tail = TAIL_COLUMNS != 0 && piece == PIECES - 1;
                 const uint32 first_row = row + fragment_row(0, warp);
                 const uint32 first_column = column + fragment_column(0, warp, 0, piece - within);
-                if (first_row < output.m && first_column < output.n) tma_store_2d(tail ? output.map_tail : output.map, panel, first_column, first_row);
+                if (first_row < output.m && first_column < output.n) store_panel(tail ? output.map_tail : output.map, panel, first_column, first_row, batch);
                 tma_store_commit();    // also where nothing was stored: the wait above counts panels
             }
             buffer = buffer + 1 == STAGING_BUFFERS ? 0 : buffer + 1;

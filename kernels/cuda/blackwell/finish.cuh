@@ -32,15 +32,18 @@ struct Terms {
     uint32 unused;
 };
 
+DEVICE uint32 batches(const Terms &terms) { return terms.batches; }
+
 struct Finish {
     using Result = float;
 
     const Terms &terms;
     uint32 m, n;
+    uint32 batch;
     float alpha;
     float most;
 
-    DEVICE Finish(const Terms &terms, uint32 m, uint32 n) : terms(terms), m(m), n(n), alpha(terms.alpha), most(0.0f) {}
+    DEVICE Finish(const Terms &terms, uint32 m, uint32 n) : terms(terms), m(m), n(n), batch(0), alpha(terms.alpha), most(0.0f) {}
 
     // Before the first sum: what lies in device memory may come from the kernel before.
     DEVICE void begin() {
@@ -53,11 +56,16 @@ struct Finish {
         }
     }
 
+    // What is finished next belongs to this matrix of a batch.
+    DEVICE void move_to(uint32 next) { batch = next; }
+
     // Sums of neighbouring columns, the first at D(row, column).
     DEVICE void finished(Result (&results)[CHUNK], const uint32 *sums, uint32 row, uint32 column) {
         #pragma unroll
         for (int i = 0; i < CHUNK; ++i) results[i] = one(sum_of(sums[i]), row, column + i);
     }
+
+    DEVICE uint64 of_batch(uint64 stride) const { return FORM == FORM_BATCH ? batch * stride : 0; }
 
     // What lies outside is computed from the nearest row and column inside, so that loads need no branches, and is not stored.
     DEVICE float one(Accumulator sum, uint32 row, uint32 column) {
@@ -65,16 +73,16 @@ struct Finish {
         const uint32 d_row = min(row, m - 1);
         const uint32 d_column = min(column, n - 1);
         float acc = static_cast<float>(sum);
-        if (SCALES_A == SCALES_ROW) acc *= terms.scale_a[d_row * terms.scale_a_stride];
-        if (SCALES_B == SCALES_ROW) acc *= terms.scale_b[d_column * terms.scale_b_stride];
+        if (SCALES_A == SCALES_ROW) acc *= terms.scale_a[of_batch(terms.scale_a_batch_stride) + d_row * terms.scale_a_stride];
+        if (SCALES_B == SCALES_ROW) acc *= terms.scale_b[of_batch(terms.scale_b_batch_stride) + d_column * terms.scale_b_stride];
         float c = 0.0f;
-        if (HAS_C) c = widened<C_FORMAT>(terms.c[d_row * terms.c_row_stride + d_column]);
+        if (HAS_C) c = widened<C_FORMAT>(terms.c[of_batch(terms.c_batch_stride) + d_row * terms.c_row_stride + d_column]);
         float bias = 0.0f;
-        if (BIAS != BIAS_NONE) bias = widened<BIAS_FORMAT>(terms.bias[BIAS == BIAS_M ? d_row : d_column]);
+        if (BIAS != BIAS_NONE) bias = widened<BIAS_FORMAT>(terms.bias[of_batch(terms.bias_batch_stride) + (BIAS == BIAS_M ? d_row : d_column)]);
         float x = ALPHA ? alpha * acc : acc;
         if (HAS_C) x += terms.beta * c;
         if (BIAS != BIAS_NONE) x += bias;
-        if (AUX && inside) terms.aux[d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(x);
+        if (AUX && inside) terms.aux[of_batch(terms.aux_batch_stride) + d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(x);
         const float value = activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column);
         if (AMAX && inside) most = max(most, fabsf(value));
         return SCALE_D ? value * *terms.scale_d : value;

@@ -24,8 +24,8 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Slots slots,
             const uint32 full = ring.full_barrier(at.slot);
             // What lies outside the tensors is filled with zeros and counted too. The leader expects the bytes of both CTAs.
             if (cta_of_tile() == 0) mbarrier_arrive_expect_tx(full, CTAS * (A_COUNTED_BYTES + B_COUNTED_BYTES + ScaleFactors::SLOT_BYTES));
-            load_a(map_a, slots.a + at.slot * A_SLOT_BYTES, leaders_barrier(full), tile.row * TILE_M + half_a, k_first);
-            load_b(map_b, slots.b + at.slot * B_SLOT_BYTES, leaders_barrier(full), tile.column * TILE_N + half_b, k_first);
+            load_a(map_a, slots.a + at.slot * A_SLOT_BYTES, leaders_barrier(full), tile.row * TILE_M + half_a, k_first, tile.batch);
+            load_b(map_b, slots.b + at.slot * B_SLOT_BYTES, leaders_barrier(full), tile.column * TILE_N + half_b, k_first, tile.batch);
             scales.load(at.slot, leaders_barrier(full), tile, k_first);
             at.advance();
         }
@@ -73,6 +73,10 @@ DEVICE void store(Epilogue epilogue, Finish finish, Accumulators accumulators, T
         tmem_fence_after_sync();
         const uint32 source = tmem + accumulator_offset(from.slot) + warp_lanes(warp);
         const uint32 row = tile.row * TILE_M + cta_of_tile() * D_ROWS;
+        if (FORM == FORM_BATCH) {
+            finish.move_to(tile.batch);
+            epilogue.move_to(tile.batch);
+        }
         #pragma unroll PIECES_UNROLLED
         for (int piece = 0; piece < PIECES; ++piece) {
             uint32 values[VALUES];
@@ -101,7 +105,7 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, c
     const ScaleFactors scales(scale_maps, shared);
     const Ring ring = {shared + FULL_BARRIERS_OFFSET, shared + EMPTY_BARRIERS_OFFSET};
     const Accumulators accumulators = {shared + ACCUMULATOR_FULL_OFFSET, shared + ACCUMULATOR_EMPTY_OFFSET};
-    Tiles tiles(shared, output.m, output.n);
+    Tiles tiles(shared, output.m, output.n, batches(terms));
     const uint32 warp = warp_uniform(threadIdx.x / 32);
 
     if (threadIdx.x == 0) {

@@ -2,7 +2,7 @@
 // operand's major: along K where rows of K are contiguous, along M or N where those are.
 #pragma once
 
-DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k) {
+DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k, uint32 = 0) {
     #pragma unroll
     for (int box = 0; box < A_BOXES; ++box) {
         const uint32 along = box * A_BOX_SPAN;
@@ -10,7 +10,7 @@ DEVICE void load_a(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row
     }
 }
 
-DEVICE void load_b(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k) {
+DEVICE void load_b(const TensorMap *map, uint32 slot, uint32 barrier, uint32 row, uint32 k, uint32 = 0) {
     #pragma unroll
     for (int box = 0; box < B_BOXES; ++box) {
         const uint32 along = box * B_BOX_SPAN;

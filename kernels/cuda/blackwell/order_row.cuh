@@ -4,6 +4,7 @@
 struct TileCoordinate {
     uint32 row;       // in tiles of TILE_M
     uint32 column;    // in tiles of TILE_N
+    uint32 batch = 0;
 };
 
 struct TileGrid {

@@ -9,6 +9,7 @@ struct Output {
     Out *d;
     uint64 d_row_stride;    // elements
     uint32 m, n;
+    uint64 d_batch_stride = 0;
 };
 
 // A sum from the 32 bits that tensor memory holds of it.

@@ -83,6 +83,14 @@ DEVICE void tma_load_to_tile(uint32 destination, const TensorMap *map, uint32 ba
         : "memory");
 }
 
+// The same from matrix z of several.
+DEVICE void tma_load_matrix_to_tile(uint32 destination, const TensorMap *map, uint32 barrier, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+        "l"(reinterpret_cast<uint64>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
 // The same into the shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's leader's barrier.
 DEVICE void tma_load_to_tiles(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
     asm volatile(

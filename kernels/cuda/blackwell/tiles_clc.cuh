@@ -4,15 +4,15 @@
 #include "launch_control.cuh"
 
 struct Tiles {
-    TileGrid grid;
+    Grid grid;
     uint32 full;       // full[slot]: the answer is there. Each CTA has its own.
     uint32 empty;      // empty[slot]: every reader of all CTAs has read it. Only the first CTA's counts.
     uint32 answers;
     bool started;
     Position<TILE_SLOTS> at;
 
-    DEVICE Tiles(uint32 shared, uint32 m, uint32 n)
-        : grid(m, n), full(shared + TILE_FULL_OFFSET), empty(shared + TILE_EMPTY_OFFSET), answers(shared + ANSWERS_OFFSET), started(false) {}
+    DEVICE Tiles(uint32 shared, uint32 m, uint32 n, uint32 batches)
+        : grid(m, n, batches), full(shared + TILE_FULL_OFFSET), empty(shared + TILE_EMPTY_OFFSET), answers(shared + ANSWERS_OFFSET), started(false) {}
 
     DEVICE static void initialise(uint32 shared) {
         for (uint32 slot = 0; slot < TILE_SLOTS; ++slot) {

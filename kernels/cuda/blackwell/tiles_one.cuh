@@ -2,10 +2,10 @@
 #pragma once
 
 struct Tiles {
-    TileGrid grid;
+    Grid grid;
     bool taken;
 
-    DEVICE Tiles(uint32, uint32 m, uint32 n) : grid(m, n), taken(false) {}
+    DEVICE Tiles(uint32, uint32 m, uint32 n, uint32 batches) : grid(m, n, batches), taken(false) {}
 
     DEVICE static void initialise(uint32) {}
 

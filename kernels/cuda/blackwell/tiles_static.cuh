@@ -2,10 +2,10 @@
 #pragma once
 
 struct Tiles {
-    TileGrid grid;
+    Grid grid;
     uint32 next;
 
-    DEVICE Tiles(uint32, uint32 m, uint32 n) : grid(m, n), next(blockIdx.x / CLUSTER_CTAS) {}
+    DEVICE Tiles(uint32, uint32 m, uint32 n, uint32 batches) : grid(m, n, batches), next(blockIdx.x / CLUSTER_CTAS) {}
 
     DEVICE static void initialise(uint32) {}
 
