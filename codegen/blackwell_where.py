@@ -42,6 +42,11 @@ def describe(derivation: Derivation, address: int) -> str:
             panel = panel_rows(derivation.config) * PANEL_BYTES
             warp, buffer = divmod(within // panel, derivation.config.epilogue.buffers)
             return f"staging buffer {buffer} of epilogue warp {warp}, byte {within % panel}"
+        if use.startswith("scales of ") and derivation.scales is not None:
+            factors = derivation.scales.a if use.endswith("A") else derivation.scales.b
+            slot, byte = divmod(within, factors.bytes)
+            row, k = factors.coordinate(byte)
+            return f"factor of {use[-1]}({row}, {k}) of slot {slot}"
         if use not in ("tiles of A", "tiles of B"):
             return use
         operand = derivation.a if use == "tiles of A" else derivation.b

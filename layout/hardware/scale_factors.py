@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..algebra import size
+from ..coordinates import idx2crd
 from ..core import Layout
+from ..inverse import left_inverse
 from ..products import tile_to_shape
 from .errors import HardwareError, Problem, nearest_multiples, whole
 from .tensor_memory import scale_smem_layout
@@ -342,6 +345,18 @@ class ScaleSlot:
     def shared(self) -> Layout:
         """(row, element of K) -> byte of the slot."""
         return scale_layout_of(self.rows, self.k, self.vector)
+
+    def coordinate(self, byte: int) -> tuple[int, int]:
+        """(row, first element of K) of the factor at this byte of the slot: the reverse of ``shared``.
+
+        >>> ScaleSlot(256, 256, 32, 64).coordinate(1024 + 512 + 16 * 3 + 4 + 2)
+        (163, 192)
+        """
+        shape, stride = self.shared.shape, self.shared.stride
+        # Without the elements that share a byte it is one to one.
+        factors = Layout((shape[0], (shape[1][0][1], shape[1][1])), (stride[0], (stride[1][0][1], stride[1][1])))
+        row, factor = idx2crd(int(left_inverse(factors)(byte)), (int(size(factors[0])), int(size(factors[1]))))
+        return int(row), int(factor) * self.vector
 
     @property
     def bytes(self) -> int:

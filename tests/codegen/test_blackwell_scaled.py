@@ -21,6 +21,7 @@ from stridewright.codegen.bind import OperandError
 from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
 from stridewright.codegen.blackwell_select import select, with_most_stages
 from stridewright.codegen.blackwell_source import generate
+from stridewright.codegen.blackwell_where import describe
 from stridewright.codegen.build import Build, build
 from stridewright.codegen.cli import app
 from stridewright.codegen.emulator import EmulationError
@@ -28,6 +29,7 @@ from stridewright.codegen.emulator.errors import DeadlockError
 from stridewright.codegen.launch import LaunchError
 from stridewright.codegen.quantise import BlockScaled, quantise
 from stridewright.codegen.tensors import empty, of_numpy
+from stridewright.kernels.blackwell import derive
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem
 
 from .scaled_cases import (
@@ -391,6 +393,15 @@ def test_the_explanation_names_the_factors_maps() -> None:
     text = Gemm(300, 128, 512, "mxfp8", "mxfp8", "bf16", "sm_100a").explain()
     assert "factors of A: dims (256, 4, 3), strides (512, 2048) bytes" in text
     assert "Scale factors" in text
+
+
+def test_addresses_in_reports_name_the_factor() -> None:
+    derivation = derive(config_of("nvfp4", "nvfp4", True, 256, 256))
+    scales = derivation.scales
+    assert scales is not None
+    for name, slot in (("A", scales.a), ("B", scales.b)):
+        place = 1024 + derivation.offset(f"scales of {name}") + slot.bytes + int(slot.shared(70, 96))
+        assert describe(derivation, place) == f"factor of {name}(70, 96) of slot 1"
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------------------

@@ -107,6 +107,15 @@ def test_the_copies_bring_every_factor_from_its_byte_to_its_cell(rows: int, k: i
             assert memory[(cell >> 18) + 32 * quarter, cell & 0x3FFFF] == slot.shared(row, factor * vector)
 
 
+def test_every_byte_of_a_slot_is_a_factor_s() -> None:
+    for rows, k, vector in ((128, 128, 32), (256, 256, 16), (192, 512, 32)):
+        slot = ScaleSlot(rows, k, vector, 64)
+        for byte in range(0, slot.bytes, 3):
+            row, element = slot.coordinate(byte)
+            assert element % vector == 0
+            assert slot.shared(row, element) == byte
+
+
 def test_a_slot_s_maps_are_one_to_one() -> None:
     for rows, atoms in itertools.product((128, 256), (1, 2, 4)):
         slot = ScaleSlot(rows, atoms * 128, 32, 64)
