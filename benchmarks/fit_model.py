@@ -11,8 +11,9 @@ measured, over that least.
 
 The fit is least squares of the logarithms of times within a shape: what a shape as a whole is off by hardly counts, slow
 configurations count little. To minimise the cost of choices itself fits better and predicts worse (0.975 of the shapes
-it was fitted to, 0.951 of others; least squares of the same form 0.966 and 0.962). What families of configurations are off
-by on average over their shapes comes last. Nothing is random: the same timings give the same numbers.
+it was fitted to, 0.951 of others; least squares of the same form 0.966 and 0.962). What the form is off by then is
+ascribed to a few hundred of the runs (``codegen/model_likeness.py``). Nothing is random: the same timings give the same
+numbers.
 """
 
 from __future__ import annotations
@@ -26,30 +27,34 @@ from typing import Any
 
 import numpy as np
 
-from stridewright.codegen.model import Features, families, modelled_us, physical_us
-from stridewright.codegen.model_table import FAMILY, PATH, Constants, Fitted, fitted, read_fitted
+from stridewright.codegen.model import Features, modelled_us, physical_us
+from stridewright.codegen.model_likeness import coordinates, likeness
+from stridewright.codegen.model_table import PATH, Constants, Fitted, fitted, read_fitted
+from stridewright.codegen.model_work import work_of
 from stridewright.codegen.select import SMS, many_turns
 
 TIMINGS = Path(__file__).parent / "results" / "selection_timings.json"
 
 BOUNDS: dict[str, tuple[float, float, float]] = {
     "column": (0.25, 0.33, 0.4), "narrow": (0, 10, 30), "three_consumers": (0.9, 1.05, 1.2), "alone": (0, 10, 100),
-    "handshake_pair": (0, 100, 500), "handshake_four": (0, 100, 500), "latency": (100, 400, 2500),
-    "latency_pair": (0, 0.5, 3), "burst": (15, 60, 400), "door": (25, 100, 400), "l2": (2, 10, 60),
+    "handshake_pair": (0, 100, 500), "handshake_four": (0, 100, 500), "latency": (0, 300, 2500),
+    "latency_pair": (0, 200, 1500), "burst": (15, 60, 400), "door": (25, 100, 400), "l2": (2, 10, 60),
     "misaligned": (0, 0.5, 6), "outside": (3, 20, 1000), "crossing": (1, 3, 10), "crossers": (1.2, 4, 40),
     "dram": (3.6, 4.2, 5), "uneven_pairs": (0, 0.4, 1.5), "idle_clusters": (0, 0.2, 1), "window": (0, 1, 4),
-    "unshared": (0, 0.4, 1), "staged": (0, 3, 40), "direct": (0, 8, 40), "direct_odd": (0, 8, 40),
-    "launch": (0.5, 2, 4), "cluster": (0, 0.2, 1), "split": (0, 2, 6), "split_bytes": (0, 2, 8), "power": (1.5, 4, 12),
+    "unshared": (0, 0.4, 1), "staged": (0, 3, 40), "direct": (0, 8, 100), "direct_odd": (0, 8, 100),
+    "tail": (0, 0.5, 1), "direct_swapped": (0, 15, 100), "launch": (0.5, 2, 4), "cluster": (0, 0.2, 1), "split": (0, 2, 6), "split_bytes": (0, 2, 8), "power": (1.5, 4, 12),
     "depth_32": (-0.05, 0.05, 0.4), "swapped": (-0.1, 0, 0.1), "pingpong": (-0.1, 0, 0.1), "high": (-0.1, 0, 0.1),
 }  # fmt: skip
 """The least that each constant may be, where the fit begins, and the most."""
 
 DOUBT = 0.03
-"""What a family that was never measured costs: the logarithm of a factor. It halves with each shape it was measured for,
-as 1, 1/2, 1/3 and so on.
-"""
-_FAMILY_SHAPES = 2.0
-"""With so many shapes half of what a family was off by is believed."""
+"""What a configuration costs that is like no measured run: the logarithm of a factor."""
+RUNS = 600
+"""How many runs are kept to correct the form."""
+_AMPLITUDE = 0.08
+"""How far the form is off, as a logarithm, before anything is known."""
+_NOISE = 0.03
+"""How far a timing is off, as a logarithm; of slow configurations, which matter less, a multiple (1 + 8 over)."""
 _NEAR = 0.12
 _LEAST_WEIGHT = 0.02
 """A configuration counts exp(-over / 0.12) + 0.02, ``over`` being the logarithm of its time over the shape's least."""
@@ -128,48 +133,66 @@ def fit_constants(timings: Timings, evaluations: int = 120) -> Constants:
     return Constants(*(float(f"{value:.4g}") for value in low + found.x * (high - low)))
 
 
-def fit_families(timings: Timings, constants: Constants) -> list[list[float]]:
-    """Families that were measured: the fields of FAMILY, what they were off by (a logarithm, drawn towards 0), and for how
-    many shapes they were measured, those where they were slow counting less.
+def kept_runs(timings: Timings, points: Any) -> list[int]:
+    """The runs that say most about the others: each the one that those before it tell least about, those near the best of
+    their shape first (pivoted Cholesky).
     """
+    importance = np.sqrt(timings.near)
+    unknown = np.ones(len(points))
+    factors = np.zeros((len(points), RUNS))
+    kept: list[int] = []
+    while len(kept) < min(RUNS, len(points)):
+        run = int(np.argmax(unknown * importance))
+        if unknown[run] < 1e-4:
+            break
+        column = likeness(points, points[run : run + 1])[:, 0] - factors[:, : len(kept)] @ factors[run, : len(kept)]
+        factors[:, len(kept)] = column / np.sqrt(unknown[run])
+        unknown = np.maximum(unknown - factors[:, len(kept)] ** 2, 0)
+        kept.append(run)
+    return kept
+
+
+def fit_runs(timings: Timings, constants: Constants) -> list[list[float]]:
+    """The runs that correct the form, as features and a weight: what the form is off by within each shape, by regression."""
     x = timings.features
-    error = timings.within(timings.log - np.log(physical_us(x, SMS, constants)))
-    names = np.stack([*(getattr(x, name) for name in FAMILY[:-1]), x.parts != 1]).astype(int)
-    codes = families(x)
-    rows = []
-    for code in np.unique(codes):
-        of_family = codes == code
-        weight = np.bincount(timings.place[of_family], timings.near[of_family], len(timings.shapes))
-        sums = np.bincount(timings.place[of_family], (timings.near * error)[of_family], len(timings.shapes))
-        measured = weight > 0
-        means, shapes = sums[measured] / weight[measured], np.minimum(weight[measured], 1)
-        beyond = float((shapes * means).sum() / (shapes.sum() + _FAMILY_SHAPES))
-        rows.append([*names[:, np.argmax(of_family)].tolist(), round(beyond, 4), round(float(shapes.sum()), 2)])
-    return rows
+    points = coordinates(x, work_of(x, SMS))
+    kept = kept_runs(timings, points)
+    alike = likeness(points, points[kept])
+    sure = 1 / (_NOISE * (1 + 8 * np.minimum(timings.over, 0.6)))
+    of_shape = np.bincount(timings.place, sure**2)
+
+    def within(values: Any) -> Any:
+        sums = np.zeros((len(of_shape), *values.shape[1:]))
+        np.add.at(sums, timings.place, (values.T * sure**2).T)
+        return ((values - (sums.T / of_shape).T[timings.place]).T * sure).T
+
+    error = within(timings.log - np.log(physical_us(x, SMS, constants)))
+    seen = within(alike)
+    system = seen.T @ seen + (alike[kept] + 1e-6 * np.eye(len(kept))) / _AMPLITUDE**2
+    weights = np.linalg.solve(system, seen.T @ error)
+    features = np.stack(list(vars(x).values()), axis=1)[kept].astype(int).tolist()
+    return [[*row, float(f"{weight:.4g}")] for row, weight in zip(features, weights, strict=True)]
 
 
 def fit(timings: Timings, evaluations: int = 120) -> dict[str, Any]:
     """The fit as ``model_table`` reads it."""
     constants = fit_constants(timings, evaluations)
-    rows = fit_families(timings, constants)
     return {
         "note": "Written by benchmarks/fit_model.py --fit from results/selection_timings.json.",
         "timings": len(timings.log),
         "shapes": len(timings.shapes),
         "constants": asdict(constants),
         "doubt": DOUBT,
-        "families": {"fields": [*FAMILY, "beyond", "shapes"], "rows": rows},
+        "runs": fit_runs(timings, constants),
     }
 
 
 def as_text(record: dict[str, Any]) -> str:
-    """JSON with a line for each constant and family."""
+    """JSON with a line for each constant and run."""
     lines = [f" {json.dumps(name)}: {json.dumps(record[name])}" for name in ("note", "timings", "shapes", "doubt")]
     constants = ",\n".join(f"  {json.dumps(name)}: {value}" for name, value in record["constants"].items())
-    rows = ",\n".join(f"   {json.dumps(row)}" for row in record["families"]["rows"])
-    names = json.dumps(record["families"]["fields"])
-    lines.append(f' "constants": {{\n{constants}\n }}')
-    lines.append(f' "families": {{\n  "fields": {names},\n  "rows": [\n{rows}\n  ]\n }}')
+    runs = ",\n".join(f"  {json.dumps(run, separators=(',', ':'))}" for run in record["runs"])
+    lines += [f' "constants": {{\n{constants}\n }}', f' "runs": [\n{runs}\n ]']
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

@@ -8,16 +8,16 @@ crosses from one half of L2 to the other.
 
 The constants (``model_table``) were fitted to thousands of timings on an H200 (``benchmarks/fit_model.py``,
 ``benchmarks/results/selection_timings.json``), so they absorb what the form leaves out: they rank configurations, and are
-no measurements of the parts they are named after. What families of configurations were off by on average is added, and a
-doubt about those that were hardly measured.
+no measurements of the parts they are named after. What measured runs like a configuration were off by corrects it
+(``model_likeness``), and what is like none is doubted.
 
 Arrays in, arrays out: a whole space is ranked at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,116 +26,18 @@ import numpy as np
 from stridewright.kernels.config import GemmConfig, Problem
 from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, MAXIMUM_PARTS, MAXIMUM_STAGES, SHARED_LIMIT
 
-from .model_table import Constants, Fitted, family_codes, fitted
+from .model_likeness import beyond_form
+from .model_table import Constants, Fitted, fitted
+from .model_work import Features, Work, features, up, work_of
 from .select import RESIDENT, SMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-@dataclass(frozen=True)
-class Features:
-    """What the model looks at, an array a field, an element a configuration."""
-
-    rows: NDArray[Any]
-    """Of the kernel's problem: with operands swapped, D's columns."""
-    columns: NDArray[Any]
-    k: NDArray[Any]
-    tile_m: NDArray[Any]
-    tile_n: NDArray[Any]
-    tile_k: NDArray[Any]
-    stages: NDArray[Any]
-    consumers: NDArray[Any]
-    pingpong: NDArray[Any]
-    cluster_m: NDArray[Any]
-    cluster_n: NDArray[Any]
-    swapped: NDArray[Any]
-    parts: NDArray[Any]
-    """CTAs that share a tile; 1 is none, 0 a stream."""
-    atomic: NDArray[Any]
-    direct: NDArray[Any]
-    group: NDArray[Any]
+__all__ = ["Constants", "Features", "best_first", "features", "modelled_us", "physical_us", "space"]
 
 
-def features(configs: Iterable[GemmConfig]) -> Features:
-    """The features of configurations whose problems have their sizes. Raises ValueError where one has not."""
-    rows = []
-    for config in configs:
-        problem, tile, schedule = config.problem, config.tile, config.schedule
-        m, n, k = problem.m, problem.n, problem.k
-        if m is None or n is None or k is None:
-            raise ValueError("the modelled time needs the sizes m, n and k")
-        first, second = (n, m) if schedule.swap else (m, n)
-        parts = {"none": 1, "stream": 0}.get(config.split.kind, config.split.parts)
-        made = (first, second, k, tile.m, tile.n, tile.k, config.pipeline.stages, schedule.consumers)
-        how = (schedule.kind == "pingpong", config.cluster.m, config.cluster.n, schedule.swap, parts)
-        ends = (config.split.reduce == "atomic", config.epilogue.store == "direct", schedule.group_m)
-        rows.append((*made, *how, *ends))
-    return Features(*np.asarray(rows, dtype=np.float64).reshape(-1, len(fields(Features))).T)
-
-
-def _up(value: Any, step: Any) -> Any:
-    return np.ceil(value / step)
-
-
-@dataclass(frozen=True)
-class _Work:
-    """Who computes what: arrays, as in Features."""
-
-    size: Any
-    """CTAs of a cluster."""
-    ctas: Any
-    k_blocks: Any
-    turns: Any
-    slots: Any
-    """Of the CTA with the most."""
-    divided: Any
-    """Whether CTAs share the sum over K."""
-    uneven: Any
-    """Whether those stand at different K."""
-    tile_rows: Any
-    tile_columns: Any
-    """Tiles along either side, in whole clusters."""
-    high: Any
-    wide: Any
-    """Rows and columns of tiles that are computed at once."""
-
-
-def _work(x: Features, sms: int) -> _Work:
-    size = x.cluster_m * x.cluster_n
-    resident = np.maximum(np.select([size == one for one in RESIDENT], list(RESIDENT.values()), 120) * sms // SMS, size)
-    most = resident // size
-    block_rows, block_columns = _up(x.rows, x.tile_m * x.cluster_m), _up(x.columns, x.tile_n * x.cluster_n)
-    blocks, k_blocks = block_rows * block_columns, _up(x.k, x.tile_k)
-    stream = (x.parts == 0) & (blocks % most != 0)
-    shared = np.where(x.parts > 1, blocks, np.where(stream, blocks % most + np.where(blocks > most, most, 0), 0))
-    clusters = np.where(
-        x.parts > 1, np.minimum(np.minimum(blocks * x.parts, most), blocks * k_blocks), np.minimum(blocks, most)
-    )
-    clusters = np.where(stream, np.minimum(most, shared * k_blocks), clusters)
-    ctas = clusters * size
-    divided = shared > 0
-    cut = shared * k_blocks / clusters + (blocks - shared) / clusters * k_blocks
-    turns = np.where(divided, np.ceil(cut / k_blocks) + 1, _up(blocks, clusters))
-    tile_rows, tile_columns = block_rows * x.cluster_m, block_columns * x.cluster_n
-    at_once = np.minimum(ctas, tile_rows * tile_columns)
-    high = np.minimum(np.minimum(x.group * x.cluster_m, tile_rows), at_once)
-    return _Work(
-        size=size,
-        ctas=ctas,
-        k_blocks=k_blocks,
-        turns=turns,
-        slots=np.where(divided, cut, turns * k_blocks),
-        divided=divided,
-        uneven=stream | ((x.parts > 1) & (clusters != blocks * x.parts)),
-        tile_rows=tile_rows,
-        tile_columns=tile_columns,
-        high=high,
-        wide=np.clip(at_once / high, 1, tile_columns),
-    )
-
-
-def _slot_ns(x: Features, work: _Work, c: Constants) -> Any:
+def _slot_ns(x: Features, work: Work, c: Constants, active: Any) -> Any:
     """Nanoseconds of a slot in the middle of a tile."""
     p, pair, four = c.power, work.size == 2, work.size > 2
     wgmma = ((x.tile_n * c.column) ** 4 + c.narrow**4) ** 0.25
@@ -144,13 +46,13 @@ def _slot_ns(x: Features, work: _Work, c: Constants) -> Any:
     alone = (x.consumers == 1) | ((x.pingpong > 0) & (work.turns == 1) & ~work.divided)
     multiply = multiply + c.alone * alone
     arriving = (x.tile_m + x.tile_n) * x.tile_k * 2
-    latency = (c.latency * (1 + c.latency_pair * pair) + arriving / c.burst) / np.maximum(x.stages - 1, 1)
+    latency = (c.latency_pair * pair + arriving / c.burst) / np.maximum(x.stages - 1, 1)
     # A row of 128 bytes that begins inside a sector takes five of them, and two of L2's lines.
     dearer = 1 + c.misaligned * (x.k * 2 % 32 != 0)
-    requested = (x.tile_m / x.cluster_n + x.tile_n / x.cluster_m) * x.tile_k * 2 * work.ctas
+    requested = (x.tile_m / x.cluster_n + x.tile_n / x.cluster_m) * x.tile_k * 2 * active
     rows_outside = (work.tile_rows * x.tile_m - x.rows) * work.tile_columns / x.cluster_n
     columns_outside = (work.tile_columns * x.tile_n - x.columns) * work.tile_rows / x.cluster_m
-    share = np.minimum(1, work.ctas / (work.tile_rows * work.tile_columns))
+    share = np.minimum(1, active / (work.tile_rows * work.tile_columns))
     outside = (rows_outside + columns_outside) * x.tile_k / 64 * share
     l2 = requested * dearer / (c.l2 * 1e3) + outside / c.outside
     handshake = c.handshake_pair * pair + c.handshake_four * four
@@ -164,17 +66,23 @@ def _readers(panels: Any, most: float) -> Any:
 
 def physical_us(x: Features, sms: int, c: Constants) -> NDArray[Any]:
     """Microseconds of each configuration by the form alone."""
-    work = _work(x, sms)
-    p, slot = c.power, _slot_ns(x, work, c)
+    work = work_of(x, sms)
+    p, slot = c.power, _slot_ns(x, work, c, work.ctas)
+    left = work.tile_rows * work.tile_columns - (work.turns - 1) * work.ctas
+    last = np.where(work.divided | (work.turns == 1), slot, _slot_ns(x, work, c, np.maximum(left, 1)))
     stores = x.tile_m * x.tile_n / (np.where(x.pingpong > 0, 1, x.consumers) * 128)
     store = np.where(x.columns % 2 == 1, c.direct_odd, c.direct)
-    end = stores * np.where(x.direct > 0, store * (x.swapped == 0), c.staged)
+    end = stores * np.where(x.direct > 0, np.where(x.swapped > 0, c.direct_swapped, store), c.staged)
     # While one ping-pong consumer stores, the other multiplies: only the last store is seen, or where multiplies are
     # short, each consumer's own.
     tile = work.k_blocks * slot
     hidden = (tile >= end) | (work.turns == 1)
     alternating = np.where(hidden, work.turns * tile + end, tile + np.ceil(work.turns / 2) * (tile + end))
-    body = np.where(x.pingpong > 0, alternating, work.slots * slot + work.turns * end) / 1e3
+    body = np.where(x.pingpong > 0, alternating, work.slots * slot + work.turns * end)
+    # In the last turn fewer CTAs ask for something, and of the last slot of a tile TMA reads no more than there is.
+    body = body - work.k_blocks * (slot - last)
+    body = body - c.tail * (work.k_blocks - x.k / x.tile_k) * slot * np.where(work.divided, 0, work.turns)
+    body = body / 1e3
 
     once = 2.0 * (x.rows * x.k + x.columns * x.k + x.rows * x.columns)
     windows = work.tile_rows * work.tile_columns / work.ctas
@@ -205,16 +113,10 @@ _L2_KEEPS = 60e6
 """Bytes of operands up to which L2 keeps what one turn leaves to the next: about its size."""
 
 
-def families(x: Features) -> NDArray[np.int64]:
-    """The family of each configuration, as a code."""
-    how = (x.swapped, x.pingpong, x.consumers, x.tile_m, x.tile_k, x.cluster_m, x.cluster_n)
-    return family_codes(*how, x.parts != 1)
-
-
 def modelled_us(x: Features, sms: int = SMS, fit: Fitted | None = None) -> NDArray[Any]:
-    """Modelled microseconds of each configuration, with what its family was off by and the doubt about it."""
+    """Modelled microseconds of each configuration: by the form, and what measured runs like it say beyond."""
     fit = fitted() if fit is None else fit
-    found: NDArray[Any] = physical_us(x, sms, fit.constants) * np.exp(fit.of_families(families(x)))
+    found: NDArray[Any] = physical_us(x, sms, fit.constants) * np.exp(beyond_form(x, work_of(x, sms), fit))
     return found
 
 
@@ -265,7 +167,7 @@ def space(problem: Problem, sms: int = SMS) -> Features:
     rows, columns = np.where(swap > 0, n, m), np.where(swap > 0, m, n)
     sharers = np.where(pingpong > 0, 1, consumers)
     useful = (width < columns + 8) & (tile_m < rows + 64) & (tile_m * width <= _MOST_ACCUMULATORS * 128 * sharers)
-    useful &= (cluster_m <= _up(rows, tile_m)) & (cluster_n <= _up(columns, width)) & (width % (8 * cluster_m) == 0)
+    useful &= (cluster_m <= up(rows, tile_m)) & (cluster_n <= up(columns, width)) & (width % (8 * cluster_m) == 0)
     useful &= (tile_k <= 128) | (width <= 64)
     useful &= (swap == 0) | (m <= _SWAPPED_ROWS) | direct
     names = (
@@ -287,9 +189,9 @@ def space(problem: Problem, sms: int = SMS) -> Features:
     # K is split where that fills SMs which would be idle.
     size = given["cluster_m"] * given["cluster_n"]
     resident = np.select([size == one for one in RESIDENT], list(RESIDENT.values()), 120) * sms // SMS // size
-    blocks = _up(given["rows"], given["tile_m"] * given["cluster_m"])
-    blocks *= _up(given["columns"], given["tile_n"] * given["cluster_n"])
-    k_blocks = _up(k, given["tile_k"])
+    blocks = up(given["rows"], given["tile_m"] * given["cluster_m"])
+    blocks *= up(given["columns"], given["tile_n"] * given["cluster_n"])
+    k_blocks = up(k, given["tile_k"])
     divisible = np.flatnonzero((given["pingpong"] == 0) & (given["consumers"] < 3) & (2 * blocks <= resident))
     parts = np.array([one for one in _PARTS if one <= MAXIMUM_PARTS], dtype=np.float64)
     which, part = (axis.ravel() for axis in np.meshgrid(divisible, parts, indexing="ij"))
@@ -298,7 +200,7 @@ def space(problem: Problem, sms: int = SMS) -> Features:
     given = {name: column[picked] for name, column in given.items()}
     given["parts"][len(blocks) :] = part[worth]
 
-    turns = np.where(given["parts"] > 1, 1 / given["parts"], _up(blocks, np.maximum(resident, 1))[picked])
+    turns = np.where(given["parts"] > 1, 1 / given["parts"], up(blocks, np.maximum(resident, 1))[picked])
     panel = np.where(given["swapped"] > 0, given["tile_n"], 64)
     staging = 0 if direct else given["consumers"] * _STAGING_BUFFERS * panel * 128
     free = SHARED_LIMIT - ALIGNMENT_SLACK - 16 * MAXIMUM_STAGES - 1024 - staging
@@ -314,18 +216,18 @@ def space(problem: Problem, sms: int = SMS) -> Features:
 def best_first(
     problem: Problem, arch: str = "sm_90a", sms: int = SMS, most: int = 64
 ) -> Iterator[tuple[float, GemmConfig]]:
-    """(modelled microseconds, valid configuration), best first, ``most`` at most.
+    """(modelled microseconds, valid configuration), best first among the few hundred that the form ranks highest, then the
+    next few hundred; ``most`` at most.
 
     >>> from stridewright.kernels.config import Problem
     >>> next(best_first(Problem(m=16, n=6144, k=4096)))[1].schedule.swap
     True
     """
     x = space(problem, sms)
-    costs = modelled_us(x, sms)
+    form = physical_us(x, sms, fitted().constants)
     base = GemmConfig(arch=arch, problem=problem)
     found = 0
-    # Of equals the one without a cluster, then the wider tile.
-    for place in np.lexsort((-x.tile_n, x.cluster_m * x.cluster_n, costs)):
+    for place, cost in _in_order(x, form, sms):
         at = {field.name: int(getattr(x, field.name)[place]) for field in fields(x)}
         config = base.replace(
             schedule_kind="pingpong" if at["pingpong"] else "cooperative",
@@ -340,10 +242,27 @@ def best_first(
         )
         if config.violations():
             continue
-        yield float(costs[place]), config
+        yield cost, config
         found += 1
         if found == most:
             return
+
+
+_AT_ONCE = 400
+
+
+def _in_order(x: Features, form: NDArray[Any], sms: int) -> Iterator[tuple[int, float]]:
+    """Places and modelled microseconds, best first among each few hundred that the form ranks highest, then next: to ask how
+    like measured runs a configuration is costs more than the form, and changes less.
+    """
+    ranked = np.argsort(form, kind="stable")
+    for start in range(0, len(ranked), _AT_ONCE):
+        places = ranked[start : start + _AT_ONCE]
+        few = Features(**{name: column[places] for name, column in vars(x).items()})
+        costs = modelled_us(few, sms)
+        # Of equals the one without a cluster, then the wider tile.
+        for one in np.lexsort((-few.tile_n, few.cluster_m * few.cluster_n, costs)):
+            yield int(places[one]), float(costs[one])
 
 
 def _hints(swapped: bool, consumers: int) -> dict[str, str]:

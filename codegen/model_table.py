@@ -1,4 +1,4 @@
-"""What the selection model was fitted to: its constants, and how far families of configurations were off.
+"""What the selection model was fitted to: its constants, and the measured runs that correct it.
 
 The numbers lie in ``selection_model.json``, which ``benchmarks/fit_model.py --fit`` writes from measured runs. Knows
 nothing of shapes or configurations.
@@ -10,12 +10,6 @@ import json
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PATH = Path(__file__).parent / "selection_model.json"
 
@@ -35,12 +29,10 @@ class Constants:
     handshake_pair: float
     handshake_four: float
     """What a slot takes at least where the CTAs of a cluster of two, or four, wait for one another."""
-    latency: float
-    """From the request for a slot to its first bytes."""
     latency_pair: float
-    """How much longer that is in clusters of two: a share."""
+    """How much later the first bytes of a slot arrive in clusters of two."""
     burst: float
-    """Bytes a nanosecond at which the rest of a slot follows its first bytes."""
+    """Bytes a nanosecond of one slot on its way, the latency of memory with it."""
     door: float
     """Bytes a nanosecond into an SM's shared memory, slot after slot."""
     l2: float
@@ -68,6 +60,10 @@ class Constants:
     direct: float
     direct_odd: float
     """A plain store of a thread where rows have an even number of columns, and an odd one."""
+    tail: float
+    """Share of the last slot of a tile that padding along K saves."""
+    direct_swapped: float
+    """The same with operands swapped."""
     launch: float
     """Microseconds of a launch, with the first slot's way and the last one's."""
     cluster: float
@@ -84,64 +80,32 @@ class Constants:
     high: float
 
 
-FAMILY = ("swapped", "pingpong", "consumers", "tile_m", "tile_k", "cluster_m", "cluster_n", "divided")
-"""What the configurations of a family have in common; ``divided``: whether they share the sum over K."""
+FITTED_ON_SMS = 132
+"""Multiprocessors of the H200 that the runs were measured on."""
 
 
-def family_codes(*columns: Any) -> NDArray[np.int64]:
-    """A number for each family, from the fields of FAMILY as arrays of a common shape.
-
-    >>> bool(family_codes(0, 0, 1, 64, 64, 1, 1, 0) == family_codes(0, 0, 1, 64, 64, 1, 2, 0))
-    False
-    """
-    swapped, pingpong, consumers, tile_m, tile_k, cluster_m, cluster_n, divided = (
-        np.asarray(column).astype(np.int64) for column in columns
-    )
-    code = ((swapped * 2 + pingpong) * 4 + consumers) * 8 + tile_m // 64
-    code = ((code * 16 + tile_k // 32) * 8 + cluster_m) * 8 + cluster_n
-    found: NDArray[np.int64] = code * 2 + divided
-    return found
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fit: the constants, and for each family (sorted codes) the logarithm of what measured times were beyond the
-    form, with what the doubt about few measurements adds; ``doubt`` for a family that was never measured.
+    """A fit: the constants; ``runs``, the features of measured runs (the fields of ``model_work.Features``) each followed by
+    its weight; ``doubt``, the logarithm of what a configuration costs that is like none of them.
     """
 
     constants: Constants
-    codes: NDArray[np.int64]
-    beyond: NDArray[np.float64]
+    runs: tuple[tuple[float, ...], ...]
     doubt: float
-
-    def of_families(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The logarithm to add for each family.
-
-        >>> bool(fitted().of_families(family_codes(1, 1, 9, 640, 64, 1, 1, 0)) == fitted().doubt)
-        True
-        """
-        if not len(self.codes):
-            return np.full(codes.shape, self.doubt)
-        places = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-        found: NDArray[np.float64] = np.where(self.codes[places] == codes, self.beyond[places], self.doubt)
-        return found
 
 
 def read_fitted(text: str) -> Fitted:
     """The fit in a JSON text as ``benchmarks/fit_model.py`` writes it. Raises ValueError where it lacks something."""
     record = json.loads(text)
-    missing = {field.name for field in fields(Constants)} ^ set(record["constants"])
-    if missing or record["families"]["fields"] != [*FAMILY, "beyond", "shapes"]:
+    differing = {field.name for field in fields(Constants)} ^ set(record["constants"])
+    if differing:
         raise ValueError(
-            f"not a fit of this form: {', '.join(sorted(missing)) or 'families'}; "
+            f"not a fit of this form, which has other constants: {', '.join(sorted(differing))}; "
             "run benchmarks/fit_model.py --fit again"
         )
-    rows = np.asarray(record["families"]["rows"], dtype=np.float64).reshape(-1, len(FAMILY) + 2)
-    codes = family_codes(*rows[:, : len(FAMILY)].T)
-    order = np.argsort(codes)
-    doubt = float(record["doubt"])
-    beyond = rows[:, -2] + doubt / (1 + rows[:, -1])
-    return Fitted(Constants(**record["constants"]), codes[order], beyond[order], doubt)
+    runs = tuple(tuple(map(float, run)) for run in record["runs"])
+    return Fitted(Constants(**record["constants"]), runs, float(record["doubt"]))
 
 
 @lru_cache(maxsize=1)

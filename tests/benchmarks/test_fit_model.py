@@ -15,7 +15,9 @@ import fit_model
 import selection_timings
 
 from stridewright.codegen.model import Features, modelled_us, physical_us
-from stridewright.codegen.model_table import PATH, fitted, read_fitted
+from stridewright.codegen.model_likeness import beyond_form
+from stridewright.codegen.model_table import PATH, Fitted, fitted, read_fitted
+from stridewright.codegen.model_work import work_of
 from stridewright.codegen.select import SMS
 from stridewright.codegen.tuned.records import config_record
 from stridewright.kernels.config import GemmConfig, Problem
@@ -39,20 +41,20 @@ def test_the_table_that_ships_is_the_fit_of_the_timings_that_ship(shapes: list[d
 
 def test_choices_are_near_the_best_measured(shapes: list[dict[str, Any]]) -> None:
     timings = fit_model.Timings(shapes)
-    assert fit_model.reached(timings.costs(modelled_us(timings.features))) > 0.97
+    assert fit_model.reached(timings.costs(modelled_us(timings.features))) > 0.98
 
 
 @pytest.mark.slow
 def test_choices_for_shapes_that_the_fit_did_not_see_are_near_the_best_measured(shapes: list[dict[str, Any]]) -> None:
     names, costs = fit_model.cross_validated(shapes, 6)
     assert len(names) == len(fit_model.Timings(shapes).shapes)
-    assert fit_model.reached(costs) > 0.96
+    assert fit_model.reached(costs) > 0.965
 
 
 def test_a_fit_to_modelled_times_finds_the_model(shapes: list[dict[str, Any]]) -> None:
     """Times that the form itself gives, with other constants and each shape scaled, are met within a percent or two."""
     truth = dict(json.loads(PATH.read_text(encoding="utf-8"))["constants"])
-    truth.update(dram=4.0, l2=9.0, latency=700.0, launch=1.5, direct=12.0, misaligned=0.4)
+    truth.update(dram=4.0, l2=9.0, burst=35.0, launch=1.5, direct=12.0, misaligned=0.4)
     constants = type(fitted().constants)(**truth)
     made = []
     for number, shape in enumerate(shapes):
@@ -68,18 +70,21 @@ def test_a_fit_to_modelled_times_finds_the_model(shapes: list[dict[str, Any]]) -
     assert fit_model.reached(timings.costs(physical_us(timings.features, SMS, found))) > 0.99
 
 
-def test_what_a_family_is_off_by_is_found(shapes: list[dict[str, Any]]) -> None:
-    """Clusters of two along the rows are made a tenth slower than the form says."""
+def test_what_the_form_is_off_by_is_found_for_shapes_that_were_not_measured(shapes: list[dict[str, Any]]) -> None:
+    """Clusters of two along the rows are made a tenth slower than the form says; every second shape is left out."""
     made = []
     for shape in shapes:
         x = Features(*np.asarray(shape["features"], dtype=np.float64).T)
         us = physical_us(x, SMS, fitted().constants) * np.where((x.cluster_m == 2) & (x.cluster_n == 1), 1.1, 1.0)
         made.append({**shape, "us": us.tolist(), "best": float(us.min())})
-    timings = fit_model.Timings(made)
-    rows = np.asarray(fit_model.fit_families(timings, fitted().constants))
-    slower = (rows[:, 5] == 2) & (rows[:, 6] == 1) & (rows[:, -1] > 10)
-    others = ~((rows[:, 5] == 2) & (rows[:, 6] == 1)) & (rows[:, -1] > 10)
-    assert rows[slower, -2].mean() - rows[others, -2].mean() == pytest.approx(np.log(1.1), rel=0.25)
+    runs = fit_model.fit_runs(fit_model.Timings(made[::2]), fitted().constants)
+    fit = Fitted(fitted().constants, tuple(map(tuple, runs)), 0.0)
+    others = fit_model.Timings(made[1::2])
+    x = others.features
+    found = others.within(beyond_form(x, work_of(x, SMS), fit))
+    true = others.within(np.log(1.1) * ((x.cluster_m == 2) & (x.cluster_n == 1)))
+    assert (others.weight * found * true).sum() > 0.2 * (others.weight * true**2).sum()
+    assert (others.weight * (found - true) ** 2).sum() < 0.75 * (others.weight * true**2).sum()
 
 
 SHAPE = (256, 512, 1024)

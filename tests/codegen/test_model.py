@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stridewright.codegen.division import divide
-from stridewright.codegen.model import Features, _work, best_first, features, modelled_us, physical_us, space
-from stridewright.codegen.model_table import FAMILY, PATH, family_codes, fitted, read_fitted
+from stridewright.codegen.model import Features, best_first, features, modelled_us, physical_us, space
+from stridewright.codegen.model_likeness import beyond_form, coordinates, likeness
+from stridewright.codegen.model_table import PATH, Fitted, fitted, read_fitted
+from stridewright.codegen.model_work import work_of
 from stridewright.codegen.select import SMS
 from stridewright.kernels.config import GemmConfig, Problem
 
@@ -25,7 +27,7 @@ DEPTHS = st.integers(1, 2048).map(lambda k: 8 * k)
 @settings(max_examples=25, deadline=None)
 def test_the_model_divides_a_problem_as_the_launch_does(m: int, n: int, k: int) -> None:
     configs = [config for _, config in best_first(Problem(m=m, n=n, k=k), most=12)]
-    work = _work(features(configs), SMS)
+    work = work_of(features(configs), SMS)
     for place, config in enumerate(configs):
         rows, columns = (n, m) if config.schedule.swap else (m, n)
         division = divide(config, rows, columns, k)
@@ -73,22 +75,49 @@ def test_boxes_outside_the_operand_cost_time() -> None:
     assert one_less > 0.98 * physical_us(inside, SMS, fitted().constants)
 
 
-def test_a_family_that_was_never_measured_is_doubted() -> None:
-    fit = fitted()
-    unheard = family_codes(0, 1, 2, 64, 32, 4, 4, 1)
-    assert fit.of_families(unheard) == fit.doubt
-    x = space(Problem(m=512, n=512, k=512))
-    seen = np.unique(fit.of_families(family_codes(*(getattr(x, name) for name in FAMILY[:-1]), x.parts != 1)))
-    assert len(seen) > 20
-    assert np.abs(seen).max() < 0.3
+def points_of(m: int, n: int, k: int) -> tuple[Features, Any]:
+    x = space(Problem(m=m, n=n, k=k))
+    few = Features(**{name: column[:: max(1, len(column) // 60)] for name, column in vars(x).items()})
+    return few, coordinates(few, work_of(few, SMS))
 
 
-def test_families_have_codes_of_their_own() -> None:
-    rng = np.random.default_rng(0)
-    choices = [(0, 1), (0, 1), (1, 2, 3), (64, 128, 192, 256), (32, 64, 128, 256), (1, 2, 4), (1, 2, 4), (0, 1)]
-    families = {tuple(int(rng.choice(choice)) for choice in choices) for _ in range(2000)}
-    codes = family_codes(*np.asarray(sorted(families)).T)
-    assert len(np.unique(codes)) == len(families)
+def test_likeness_is_a_covariance() -> None:
+    """Symmetric, 1 for a point and itself, positive: no weights give a sum of negative variance."""
+    points = np.concatenate([points_of(*shape)[1] for shape in ((16, 6144, 4096), (300, 777, 1000), (512, 512, 512))])
+    alike = likeness(points, points)
+    assert np.diag(alike) == pytest.approx(1)
+    assert alike == pytest.approx(alike.T)
+    assert alike.min() >= 0
+    assert np.linalg.eigvalsh(alike).min() > -1e-9
+
+
+def test_configurations_that_differ_in_more_are_less_alike() -> None:
+    config = GemmConfig(problem=Problem(m=512, n=512, k=512)).replace(tile_n=64)
+    further = [config, config.replace(tile_n=72), config.replace(tile_n=128), config.replace(tile_n=128, cluster_m=2)]
+    x = features(further)
+    alike = likeness(coordinates(x, work_of(x, SMS))[:1], coordinates(x, work_of(x, SMS)))[0]
+    assert list(alike) == sorted(alike, reverse=True)
+    assert len(set(alike)) == 4
+
+
+def test_a_run_corrects_its_own_point_and_leaves_doubt_far_away() -> None:
+    x, points = points_of(16, 6144, 4096)
+    run = (*(float(column[0]) for column in vars(x).values()), -0.2)
+    fit = Fitted(fitted().constants, (run,), 0.03)
+    work = work_of(x, SMS)
+    found = beyond_form(x, work, fit)
+    alike = likeness(points, points[:1])[:, 0]
+    assert found[0] == pytest.approx(-0.2)
+    assert found == pytest.approx(-0.2 * alike + 0.03 * (1 - alike))
+    assert (beyond_form(x, work, Fitted(fit.constants, (), 0.03)) == 0.03).all()
+
+
+def test_the_runs_that_ship_correct_by_no_more_than_they_may() -> None:
+    """Weights of either sign add up to less than a third, wherever a choice looks."""
+    for shape in ((1, 4096, 4096), (96, 3072, 14336), (333, 777, 1504), (5000, 301, 2008)):
+        x = space(Problem(m=shape[0], n=shape[1], k=shape[2]))
+        few = Features(**{name: column[::7] for name, column in vars(x).items()})
+        assert np.abs(beyond_form(few, work_of(few, SMS), fitted())).max() < 0.45
 
 
 def test_a_fit_of_another_form_is_refused() -> None:
@@ -96,17 +125,6 @@ def test_a_fit_of_another_form_is_refused() -> None:
     del record["constants"]["dram"]
     with pytest.raises(ValueError, match="dram"):
         read_fitted(json.dumps(record))
-
-
-def test_the_doubt_adds_to_what_few_shapes_showed() -> None:
-    record: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
-    family = [0, 0, 1, 64, 64, 1, 1, 0]
-    for shapes in (0.5, 3):
-        record["families"]["rows"] = [[*family, 0.01, shapes]]
-        found = read_fitted(json.dumps(record)).of_families(family_codes(*np.asarray([family]).T))
-        assert found == pytest.approx(0.01 + record["doubt"] / (1 + shapes))
-    record["families"]["rows"] = []
-    assert read_fitted(json.dumps(record)).of_families(family_codes(*np.asarray([family]).T)) == record["doubt"]
 
 
 @pytest.mark.parametrize("n", [1024, 1023])
