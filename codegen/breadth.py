@@ -293,13 +293,9 @@ def reference(case: Case, arrays: Arrays, step: float, xp: Any = np) -> Expected
     exact = case.integers or problem.a == "s8"
     return expected(
         a, b, problem.d, step=0.0 if exact else step, alpha=alpha, beta=others.get("beta", 0.0), act=fusion.activation,
-        gated=fusion.gated, expression=_expression if fusion.expression else None, scale_d=scale_d,
+        gated=fusion.gated, expression=fusion.expression, scale_d=scale_d,
         product=_product(case, arrays, xp), xp=xp, **extra,
     )  # fmt: skip
-
-
-def _expression(x: Any, row: Any, column: Any) -> Any:
-    return np.maximum(x, 0.1 * x) + 0.25 * row - column
 
 
 def _product(case: Case, arrays: Arrays, xp: Any) -> Callable[[Any, Any], Any] | None:

@@ -7,13 +7,13 @@ launching and copying are elsewhere.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stridewright.kernels.expression import parse
 from stridewright.kernels.fusion import BLOCK_K
 from stridewright.kernels.hopper_rules import element_bytes
 
@@ -154,7 +154,8 @@ class Collector:
     @property
     def _named(self) -> frozenset[str]:
         """The values that the GEMM's expression names."""
-        return frozenset(re.findall(r"[A-Za-z_]\w*", self.gemm.config.fusion.expression))
+        expression = self.gemm.config.fusion.expression
+        return parse(expression).names if expression else frozenset()
 
     def require_what_is_named(self, given: Given) -> None:
         """Raises OperandError where the expression names an array that the call does not give."""

@@ -110,14 +110,14 @@ def expected(
     bias: Any = None,
     act: str = "none",
     gated: bool = False,
-    expression: Callable[..., Any] | None = None,
+    expression: str = "",
     scale_d: float = 1.0,
     product: Callable[[Any, Any], Any] | None = None,
     xp: Any = np,
 ) -> Expected:
     """The result of float64 operands a (.., M, K) and b (.., N, K), scales already multiplied in.
 
-    ``step``: of the accumulator, relative (0 where sums are exact). ``expression(x, row, col)`` in place of ``act``.
+    ``step``: of the accumulator, relative (0 where sums are exact). ``expression``: C++ in place of ``act``.
     ``product(a, b)`` in place of ``a @ b.T``, for groups. All of ``c`` and ``bias`` must broadcast to the product.
 
     >>> expected(np.ones((1, 2)), np.ones((1, 2)), "f32", alpha=3.0).d.tolist()
@@ -135,10 +135,15 @@ def expected(
             x_allowed = x_allowed + 4 * _FLOAT * (xp.abs(factor * added) + xp.abs(x))
     if gated:
         value, allowed = _gated(x, x_allowed, act, xp)
-    elif expression is not None:
+    elif expression:
+        from .expression_bound import bounded
+
         row, column = xp.arange(x.shape[-2])[:, None], xp.arange(x.shape[-1])[None, :]
-        value = expression(x, row, column)
-        allowed = x_allowed + 8 * _FLOAT * (xp.abs(value) + xp.abs(x) + row + column)
+        zero = xp.zeros(())
+        named = {"x": (x, x_allowed), "acc": (acc, error + 0 * acc), "row": (row, zero), "col": (column, zero)}
+        named |= {"alpha": (xp.asarray(alpha), zero), "beta": (xp.asarray(beta), zero)}
+        named |= {name: (array, zero) for name, array in (("c", c), ("bias", bias)) if array is not None}
+        value, allowed = bounded(expression, named, xp)
     elif act == "none":
         value, allowed = x, x_allowed
     else:

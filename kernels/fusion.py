@@ -7,9 +7,10 @@ the words that a user's expression may hold.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
+
+from .expression import FUNCTIONS, VALUES, ExpressionError, parse
 
 Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid"]
 ScaleKind = Literal["", "row", "block"]
@@ -21,19 +22,11 @@ ADDED_FORMATS = ("f32", "bf16", "f16")
 BLOCK_K = 128
 """Elements of K, and rows of B, that share a scale of kind "block"."""
 
-EXPRESSION_VALUES = ("x", "acc", "c", "bias", "alpha", "beta", "row", "col")
+EXPRESSION_VALUES = VALUES
 """What a user's expression may name: x is alpha * acc + beta * c + bias; row and col are D's (whole numbers)."""
 
-EXPRESSION_FUNCTIONS = (
-    "relu", "sigmoid", "silu", "gelu", "gelu_tanh", "erff", "expf", "logf", "log1pf", "tanhf", "sqrtf", "rsqrtf",
-    "fabsf", "fmaxf", "fminf", "powf", "floorf", "ceilf", "rintf", "float",
-)  # fmt: skip
+EXPRESSION_FUNCTIONS = FUNCTIONS
 """The functions it may call: those of kernels/cuda/activations.cuh and single-precision ones of CUDA C++."""
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fFuU]?)|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<operator><=|>=|==|!=|&&|\|\||[-+*/%()?:,<>!]))"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,34 +78,16 @@ class Fusion:
 
 
 def expression_problem(text: str) -> str:
-    """What is wrong with a user's expression, "" if nothing: the first word or sign that is not allowed, and which are.
+    """What is wrong with a user's expression, "" if nothing: the first word or sign that does not belong there, and what would.
 
     >>> expression_problem("fmaxf(x, 0.1f * x)"), expression_problem("x; y")
     ('', "';' at 1 is none of the signs - + * / % ( ) ? : , < > <= >= == != && || !")
     """
-    position, depth, names = 0, 0, 0
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            if not text[position:].strip():
-                break
-            at = position + len(text[position:]) - len(text[position:].lstrip())
-            return f"{text[at]!r} at {at} is none of the signs - + * / % ( ) ? : , < > <= >= == != && || !"
-        position = found.end()
-        name, sign = found["name"], found["operator"]
-        if name is not None:
-            names += 1
-            called = text[position:].lstrip().startswith("(")
-            allowed = EXPRESSION_FUNCTIONS if called else EXPRESSION_VALUES
-            if name not in allowed:
-                kind = "function" if called else "value"
-                return f"{name!r} is no {kind} of an epilogue; there are {', '.join(allowed)}"
-        depth += {"(": 1, ")": -1}.get(sign or "", 0)
-        if depth < 0:
-            return f"')' at {found.end() - 1} closes nothing"
-    if depth:
-        return f"{depth} '(' are not closed"
-    return "" if text.strip() else "is empty"
+    try:
+        parse(text)
+    except ExpressionError as error:
+        return str(error)
+    return ""
 
 
 def fusion_problems(fusion: Fusion) -> list[tuple[str, object, str, str]]:

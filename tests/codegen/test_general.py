@@ -126,7 +126,7 @@ def test_an_expression_takes_the_place_of_an_activation() -> None:
         ({"relayout": "never"}, "relayout='never'"),
         ({"gated": True, "n": 63}, "n=63: with gated pairs, columns come in pairs"),
         ({"fusion": Fusion(scale_a="block")}, "scales of blocks of K are applied to both operands"),
-        ({"arch": "sm_100a", "batch": 2}, "no Blackwell kernel yet"),
+        ({"arch": "sm_100a", "groups": 2}, "no Blackwell kernel yet"),
     ],
     ids=str,
 )
@@ -344,7 +344,7 @@ def test_a_stride_beyond_32_bits_is_one_number_of_the_tensor_map() -> None:
 def test_the_blackwell_family_refuses_what_it_has_no_kernel_for() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"promote": 128}, "nothing to be promoted to"),
-        ({"problem": Problem(form="batch")}, "is a parameter of the Hopper kernels"),
+        ({"problem": Problem(form="groups_m")}, "groups have no Blackwell kernel yet"),
     ]
     for change, words in cases:
         problems = GemmConfig(arch="sm_100a").replace(**change).problems()

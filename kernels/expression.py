@@ -1,0 +1,226 @@
+"""A user's expression of an epilogue, read as C++ reads it: what it is made of, or the first thing that is wrong with it.
+
+It has the values and functions of an epilogue (``kernels.fusion``), numbers, ``? :`` and the signs between numbers of C++, with
+C++'s precedence and its whole numbers: ``row / 2`` drops the half, and ``row`` and ``col`` are unsigned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+VALUES = ("x", "acc", "c", "bias", "alpha", "beta", "row", "col")
+WHOLE = ("row", "col")
+"""The values that are whole numbers, of 32 bits and unsigned; the others are float32."""
+
+FUNCTIONS = (
+    "relu", "sigmoid", "silu", "gelu", "gelu_tanh", "erff", "expf", "logf", "log1pf", "tanhf", "sqrtf", "rsqrtf",
+    "fabsf", "fmaxf", "fminf", "powf", "floorf", "ceilf", "rintf", "float",
+)  # fmt: skip
+_OF_TWO = ("fmaxf", "fminf", "powf")
+_SIGNS = "- + * / % ( ) ? : , < > <= >= == != && || !"
+_BINARY: tuple[tuple[str, ...], ...] = (
+    ("||",),
+    ("&&",),
+    ("==", "!="),
+    ("<", ">", "<=", ">="),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+"""From the loosest to the tightest."""
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fFuU]?)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign><=|>=|==|!=|&&|\|\||[-+*/%()?:,<>!]))"
+)
+
+
+class ExpressionError(ValueError):
+    """What is wrong with an expression."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of an expression: ``what`` is "number", "name", a function's name, "?:", "not", "minus" or a sign between two;
+    ``kind`` is "float", "int" or "unsigned".
+    """
+
+    what: str
+    kind: str
+    parts: tuple[Term, ...] = ()
+    name: str = ""
+    number: float = 0.0
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The values that it reads.
+
+        >>> sorted(parse("x + (row < 3 ? bias : 0)").names)
+        ['bias', 'row', 'x']
+        """
+        own = frozenset((self.name,)) if self.what == "name" else frozenset()
+        return own.union(*(part.names for part in self.parts))
+
+
+@dataclass(frozen=True)
+class _Token:
+    what: str
+    text: str
+    at: int
+
+
+def parse(text: str) -> Term:
+    """The expression. Raises ExpressionError with the first word or sign that does not belong there.
+
+    >>> parse("fmaxf(x, 0.1f * x)").what
+    'fmaxf'
+    >>> parse("x +")
+    Traceback (most recent call last):
+    stridewright.kernels.expression.ExpressionError: ends where a value is wanted
+    """
+    tokens = _tokens(text)
+    if not tokens:
+        raise ExpressionError("is empty")
+    return _Reader(tokens).whole()
+
+
+def _tokens(text: str) -> list[_Token]:
+    found, position, depth = [], 0, 0
+    while position < len(text) and text[position:].strip():
+        match = _TOKEN.match(text, position)
+        if match is None:
+            at = position + len(text[position:]) - len(text[position:].lstrip())
+            raise ExpressionError(f"{text[at]!r} at {at} is none of the signs {_SIGNS}")
+        position = match.end()
+        kind = match.lastgroup or ""
+        word = match[kind]
+        found.append(_Token(kind, word, match.start(kind)))
+        if kind == "name":
+            called = text[position:].lstrip().startswith("(")
+            allowed = FUNCTIONS if called else VALUES
+            if word not in allowed:
+                which = "function" if called else "value"
+                raise ExpressionError(f"{word!r} is no {which} of an epilogue; there are {', '.join(allowed)}")
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        if depth < 0:
+            raise ExpressionError(f"')' at {position - 1} closes nothing")
+    if depth:
+        raise ExpressionError(f"{depth} '(' are not closed")
+    return found
+
+
+class _Reader:
+    """Reads tokens from the first on, one rule of C++'s grammar for each method."""
+
+    def __init__(self, tokens: Sequence[_Token]):
+        self._tokens = tokens
+        self._next = 0
+
+    def whole(self) -> Term:
+        term = self._choice()
+        if self._next < len(self._tokens):
+            token = self._tokens[self._next]
+            raise ExpressionError(f"{token.text!r} at {token.at} follows a value; an operator is wanted there")
+        return term
+
+    def _sees(self, *texts: str) -> bool:
+        return self._next < len(self._tokens) and self._tokens[self._next].text in texts
+
+    def _take(self) -> _Token:
+        if self._next == len(self._tokens):
+            raise ExpressionError("ends where a value is wanted")
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _choice(self) -> Term:
+        condition = self._binary(0)
+        if not self._sees("?"):
+            return condition
+        mark = self._take()
+        then = self._choice()
+        if not self._sees(":"):
+            raise ExpressionError(f"'?' at {mark.at} has no ':'")
+        self._take()
+        otherwise = self._choice()
+        return Term("?:", _common(then, otherwise), (condition, then, otherwise))
+
+    def _binary(self, level: int) -> Term:
+        if level == len(_BINARY):
+            return self._unary()
+        left = self._binary(level + 1)
+        while self._sees(*_BINARY[level]):
+            sign = self._take()
+            right = self._binary(level + 1)
+            kind = _common(left, right)
+            if sign.text == "%" and kind == "float":
+                raise ExpressionError(
+                    f"'%' at {sign.at} divides whole numbers, which row and col are, and floats are not"
+                )
+            if sign.text in "/%" and kind != "float" and right.what == "number" and right.number == 0:
+                raise ExpressionError(f"{sign.text!r} at {sign.at} divides a whole number by 0")
+            left = Term(sign.text, kind if level > 3 else "int", (left, right))
+        return left
+
+    def _unary(self) -> Term:
+        if self._sees("-", "+", "!"):
+            sign = self._take()
+            part = self._unary()
+            if sign.text == "+":
+                return part
+            return Term("not", "int", (part,)) if sign.text == "!" else Term("minus", part.kind, (part,))
+        return self._value()
+
+    def _value(self) -> Term:
+        token = self._take()
+        if token.what == "number":
+            return _number(token)
+        if token.what == "name":
+            if not self._sees("("):
+                kind = "unsigned" if token.text in WHOLE else "float"
+                return Term("name", kind, name=token.text)
+            return self._call(token)
+        if token.text == "(":
+            inner = self._choice()
+            self._close(token)
+            return inner
+        raise ExpressionError(f"{token.text!r} at {token.at} stands where a value is wanted")
+
+    def _call(self, name: _Token) -> Term:
+        opening = self._take()
+        given = [] if self._sees(")") else [self._choice()]
+        while self._sees(","):
+            self._take()
+            given.append(self._choice())
+        self._close(opening)
+        wanted = 2 if name.text in _OF_TWO else 1
+        if len(given) != wanted:
+            raise ExpressionError(
+                f"{name.text} at {name.at} takes {wanted} value{'s' * (wanted > 1)}, and {len(given)} are given"
+            )
+        return Term(name.text, "float", tuple(given))
+
+    def _close(self, opening: _Token) -> None:
+        if not self._sees(")"):
+            token = self._tokens[self._next]
+            raise ExpressionError(f"{token.text!r} at {token.at} stands where the '(' at {opening.at} should be closed")
+        self._take()
+
+
+def _common(one: Term, other: Term) -> str:
+    kinds = (one.kind, other.kind)
+    return "float" if "float" in kinds else "unsigned" if "unsigned" in kinds else "int"
+
+
+def _number(token: _Token) -> Term:
+    text = token.text
+    digits = text.rstrip("fFuU")
+    whole = digits.isdigit()
+    if (text[-1] in "fF" and whole) or (text[-1] in "uU" and not whole):
+        raise ExpressionError(f"{text!r} at {token.at} is no number of C++; {digits}.0f is, or {digits.split('.')[0]}u")
+    if whole and len(digits) > 1 and digits[0] == "0":
+        raise ExpressionError(f"{text!r} at {token.at} is octal in C++; {int(digits)} is decimal")
+    if whole and int(digits) >= 2**31:
+        raise ExpressionError(f"{text!r} at {token.at} has more than 31 bits; {digits}.0f is a float")
+    kind = "float" if not whole else "unsigned" if text[-1] in "uU" else "int"
+    return Term("number", kind, number=float(digits))

@@ -1,0 +1,129 @@
+"""What an expression should give, and how far float32 may be from it, against the compiled expression itself on the emulator."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stridewright.codegen.build import BuildError, build
+from stridewright.codegen.emulator import emulate_ptx
+from stridewright.codegen.expression_bound import bounded
+from stridewright.codegen.nvrtc import CompileError
+from stridewright.codegen.source import whole
+from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.expression import ExpressionError, parse
+from stridewright.kernels.fusion import Fusion
+
+COUNT = 128
+SIGNATURE = "float acc, float c, float bias, float alpha, float beta, float x, uint32 row, uint32 col"
+
+
+def drawn(rng: random.Random, depth: int = 0) -> str:
+    """An expression, as a user might write one."""
+    if depth > 3 or rng.random() < 0.25:
+        return rng.choice(
+            ["x", "x", "acc", "c", "bias", "alpha", "beta", "row", "col", "0.1f", "2.0f", "1", "3", "1.5f", "7u"]
+        )
+    kind = rng.choice(["binary", "binary", "binary", "call", "choice", "minus", "parentheses"])
+    left, right = drawn(rng, depth + 1), drawn(rng, depth + 1)
+    if kind == "binary":
+        return f"{left} {rng.choice(['+', '-', '*', '+', '-', '*', '/', '<', '>=', '&&', '=='])} {right}"
+    if kind == "call":
+        return rng.choice(
+            ["fmaxf({}, {})", "fminf({}, {})", "relu({})", "fabsf({})", "float({})", "tanhf({})", "sigmoid({})", "silu({})",
+             "gelu({})", "gelu_tanh({})", "expf(0.1f * ({}))", "sqrtf(fabsf({}))", "erff({})", "floorf({})", "logf(1.0f + fabsf({}))"]
+        ).format(left, right)  # fmt: skip
+    if kind == "choice":
+        return f"({drawn(rng, depth + 1)} < {left} ? {right} : {drawn(rng, depth + 1)})"
+    return f"-({left})" if kind == "minus" else f"({left})"
+
+
+def expressions(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    found: list[str] = []
+    while len(found) < count:
+        text = drawn(rng)
+        try:
+            parse(text)
+        except ValueError:
+            continue  # a whole number divided by 0, say
+        if len(text) > 8:
+            found.append(text)
+    return found
+
+
+def compiled(texts: list[str]) -> str:
+    """PTX of a kernel that computes every expression of the values of a thread."""
+    source = whole(
+        GemmConfig(problem=Problem(d="f32"), fusion=Fusion(activation="gelu")).replace(tile_n=64, store="direct")
+    )
+    functions = "".join(f"DEVICE float user{i}({SIGNATURE}) {{ return {text}; }}\n" for i, text in enumerate(texts))
+    calls = "".join(
+        f"    out[{i} * {COUNT} + i] = user{i}(v[i], v[{COUNT} + i], v[{2 * COUNT} + i], 0.5f, 2.0f, v[{3 * COUNT} + i], i % 16, i / 16);\n"
+        for i in range(len(texts))
+    )
+    kernel = (
+        f'extern "C" __global__ void all(const float *v, float *out) {{\n    const uint32 i = threadIdx.x;\n{calls}}}\n'
+    )
+    return build(f"{source}\n{functions}{kernel}", arch="sm_90a").ptx
+
+
+def test_compiled_expressions_are_within_their_bound() -> None:
+    texts = [
+        "fmaxf(x, 0.1f * x) + 0.25f * float(row) - float(col)", "row / 3 + col % 5", "row - col < 5 ? x : -x",
+        "x > 0 ? x : expf(x) - 1.0f", "x * sigmoid(1.702f * x)", "powf(fabsf(x), 1.5f)", "rsqrtf(fabsf(x) + 1.0f)",
+        "log1pf(expf(fminf(x, 20.0f)))", "rintf(x) + ceilf(acc)", "!(x < 0) + 2 * (acc != acc)", "-row + 3u",
+        *expressions(60, seed=4), *expressions(60, seed=5),
+    ]  # fmt: skip
+    values = np.random.default_rng(7).standard_normal((4, COUNT)).astype(np.float32) * np.float32(3.0)
+    out = np.full(len(texts) * COUNT, np.nan, np.float32)
+    emulate_ptx(compiled(texts), "all", 1, COUNT, [values.reshape(-1), out])
+    zero = np.zeros(COUNT)
+    named: dict[str, Any] = {
+        name: (row.astype(np.float64), zero) for name, row in zip(("acc", "c", "bias", "x"), values, strict=True)
+    }
+    place = np.arange(COUNT)
+    sharp: list[bool] = []
+    named |= {"alpha": (0.5, 0.0), "beta": (2.0, 0.0), "row": (place % 16, zero), "col": (place // 16, zero)}
+    for text, got in zip(texts, out.reshape(len(texts), COUNT).astype(np.float64), strict=True):
+        value, allowed = bounded(text, named)
+        # Whole numbers divided by 0 have no value in C++.
+        both = np.isnan(allowed) | (np.isnan(got) & np.isnan(value)) | (got == value)
+        with np.errstate(invalid="ignore"):
+            right = both | (np.abs(got - value) <= allowed) | (np.abs(value) > 3e38)
+        assert right.all(), (text, got[~right][:3], value[~right][:3], allowed[~right][:3])
+        finite = np.isfinite(value) & (np.abs(value) < 1e6)
+        sharp += (allowed[finite] < 1e-4 * (1 + np.abs(value[finite]))).tolist()
+    # A bound that allows anything would say nothing. (Where equal numbers are compared, it must.)
+    assert np.mean(sharp) > 0.9
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x +", "x x", "fmaxf(x)", "x % 2", "1f * x", "x ? 1.0f", "(x 2.0f)", "expf()", "expf(x, x)", "1.5u * x", "* x"],
+)
+def test_the_compiler_refuses_what_is_refused(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        parse(text)
+    with pytest.raises((CompileError, BuildError)):
+        compiled([text])
+
+
+def test_errors_of_the_values_go_into_the_bound() -> None:
+    x = np.array([-1.0, 0.0005, 2.0])
+    error = np.full(3, 0.001)
+    value, allowed = bounded("x < 0 ? -10.0f : 10.0f", {"x": (x, error)})
+    assert value.tolist() == [-10.0, 10.0, 10.0]
+    assert (allowed > 1).tolist() == [False, True, False]  # 0.0005 may be on either side
+    for text, slope in (
+        ("3.0f * x", 3.0),
+        ("x * x", 4.0),
+        ("1.0f / (x + 10.0f)", 0.02),
+        ("expf(x)", 7.5),
+        ("x - x", 2.0),
+    ):
+        _, allowed = bounded(text, {"x": (x, error)})
+        assert 0.5 * slope * 0.001 < allowed.max() < 1.5 * slope * 0.001 + 1e-5, text

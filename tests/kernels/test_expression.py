@@ -1,0 +1,99 @@
+"""A user's expression is read as C++ reads it: the compiler takes what is taken here, and refuses what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from stridewright.kernels.expression import FUNCTIONS, VALUES, ExpressionError, Term, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x +", "ends where a value is wanted"),
+        ("", "is empty"),
+        ("  ", "is empty"),
+        ("x x", "'x' at 2 follows a value; an operator is wanted there"),
+        ("x 1.0f", "'1.0f' at 2 follows a value"),
+        ("* x", "'*' at 0 stands where a value is wanted"),
+        ("x + * 2.0f", "'*' at 4 stands where a value is wanted"),
+        ("x ? 1.0f", "'?' at 2 has no ':'"),
+        ("x : 1.0f", "':' at 2 follows a value"),
+        ("x, x", "',' at 1 follows a value"),
+        ("()", "')' at 1 stands where a value is wanted"),
+        ("(x 2.0f)", "'2.0f' at 3 stands where the '(' at 0 should be closed"),
+        ("fmaxf(x)", "fmaxf at 0 takes 2 values, and 1 are given"),
+        ("expf()", "expf at 0 takes 1 value, and 0 are given"),
+        ("1.0f + expf(x, x)", "expf at 7 takes 1 value, and 2 are given"),
+        ("fmaxf(x,)", "')' at 8 stands where a value is wanted"),
+        ("x % 2", "'%' at 2 divides whole numbers"),
+        ("row % 2.0f", "'%' at 4 divides whole numbers"),
+        ("row / 0", "'/' at 4 divides a whole number by 0"),
+        ("1f * x", "'1f' at 0 is no number of C++; 1.0f is"),
+        ("1.5u * x", "'1.5u' at 0 is no number of C++"),
+        ("010 + x", "'010' at 0 is octal in C++; 10 is decimal"),
+        ("4294967296 + row", "has more than 31 bits"),
+        ("x = 1.0f", "'=' at 2 is none of the signs"),
+        ("x; y", "';' at 1 is none of the signs"),
+        ("x(1)", "'x' is no function of an epilogue"),
+        ("expf", "'expf' is no value of an epilogue"),
+        ("__trap()", "'__trap' is no function"),
+        ("((x)", "1 '(' are not closed"),
+        ("x)", "')' at 1 closes nothing"),
+    ],
+)
+def test_what_does_not_belong_there_is_named_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        parse(text)
+    assert words in str(caught.value)
+
+
+def written(term: Term) -> str:
+    """With every part in parentheses."""
+    parts = [written(part) for part in term.parts]
+    if term.what == "?:":
+        return "({}?{}:{})".format(*parts)
+    if term.what in ("minus", "not"):
+        return {"minus": "(-{})", "not": "(!{})"}[term.what].format(*parts)
+    if term.what in FUNCTIONS:
+        return f"{term.what}({','.join(parts)})"
+    return term.name or (f"({parts[0]}{term.what}{parts[1]})" if parts else f"{term.number:g}")
+
+
+@pytest.mark.parametrize(
+    ("text", "grouped"),
+    [
+        ("x + c * bias", "(x+(c*bias))"),
+        ("x - c - bias", "((x-c)-bias)"),
+        ("x / c * bias", "((x/c)*bias)"),
+        ("-x * c", "((-x)*c)"),
+        ("!x == c", "((!x)==c)"),
+        ("x < c == bias", "((x<c)==bias)"),
+        ("x + c < bias - 1", "((x+c)<(bias-1))"),
+        ("x || c && bias", "(x||(c&&bias))"),
+        ("x ? c : bias ? 1 : 2", "(x?c:(bias?1:2))"),
+        ("x < 0 ? c : bias + 1", "((x<0)?c:(bias+1))"),
+        ("x ? c ? 1 : 2 : 3", "(x?(c?1:2):3)"),
+        ("- - x", "(-(-x))"),
+        ("+x", "x"),
+        ("fmaxf(x, c + 1) * 2", "(fmaxf(x,(c+1))*2)"),
+    ],
+)
+def test_operators_bind_as_in_c(text: str, grouped: str) -> None:
+    assert written(parse(text)) == grouped
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("row", "unsigned"), ("row + 1", "unsigned"), ("row * 2.0f", "float"), ("1 + 2", "int"), ("x < 1", "int"),
+        ("row < col ? row : 1", "unsigned"), ("!row", "int"), ("-row", "unsigned"), ("float(row)", "float"), ("3u", "unsigned"),
+    ],
+)  # fmt: skip
+def test_kinds_are_those_of_c(text: str, kind: str) -> None:
+    assert parse(text).kind == kind
+
+
+def test_the_values_that_are_read_are_known() -> None:
+    assert parse(" + ".join(VALUES)).names == set(VALUES)
+    assert parse("1.0f").names == frozenset()
