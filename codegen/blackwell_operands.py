@@ -55,7 +55,7 @@ class PackedOperand(Operand):
 
     def contiguous(self, major: str) -> bool:
         """Whether this dimension is contiguous: no kernel reads packed elements along another than K."""
-        return major == "k" and (self.strides[2] == 1 or self.tensor.shape[-1] <= 1)
+        return major == "k" and (self.strides[2] == 1 or self.tensor.shape[-1] <= 1 or 0 in self.shape)
 
     def pitches(self, major: str) -> tuple[int, int]:
         """Bytes from one row to the next, and from matrix to matrix."""

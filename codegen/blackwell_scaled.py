@@ -21,6 +21,7 @@ import numpy as np
 from stridewright.kernels.blackwell_scales import scale_tensors
 from stridewright.kernels.blackwell_types import element_of, padded, stored
 from stridewright.kernels.config import ConfigError, Violation
+from stridewright.layout.hardware import HardwareError
 from stridewright.layout.hardware.scale_factors import SCALED_TYPES, ScaleTensor
 
 from .bind import OperandError
@@ -88,6 +89,11 @@ class ScaledCollector(BlackwellCollector):
             found = list(expected.problems(tensor.shape, "uint8", tensor.address, dense))
         if found:
             raise OperandError("\n".join([*map(str, found), expected.draw()]))
+        if tensor.on_host:
+            try:
+                expected.require_numbers(tensor.array)
+            except HardwareError as error:
+                raise OperandError(str(error)) from None
         return tensor
 
 

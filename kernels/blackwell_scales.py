@@ -166,6 +166,13 @@ def format_violations(problem: Problem) -> Iterator[Violation]:
             ),
         )
         return
+    if problem.form != "one":
+        yield Violation(
+            parameter="form",
+            value=repr(problem.form),
+            rule="several products of block-scaled operands in one launch have no kernel yet: factors of one matrix are loaded",
+            fix="one launch each",
+        )
     vector, k = SCALED_TYPES[problem.a].vector, problem.k
     unit = max(vector, 32)
     if is_size(k) and k is not None and k > 0 and k % unit:

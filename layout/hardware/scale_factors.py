@@ -245,6 +245,30 @@ class ScaleTensor:
         if found:
             raise HardwareError("\n".join([*map(str, found), self.draw()]))
 
+    def require_numbers(self, placed: NDArray[Any]) -> None:
+        """Raises HardwareError where what pads K holds NaN, in a row that counts: kernels multiply it by zeros, and that would not
+        be zero. (The arrays of a device are not looked into.)
+
+        >>> import numpy
+        >>> scales = ScaleTensor("scale_a", 4, 96)
+        >>> scales.require_numbers(scales.place(numpy.zeros((4, 3), numpy.uint8), padding=127))
+        """
+        import numpy as np
+
+        span = self.vector * ATOM_SCALES
+        beyond = np.arange(self.k, -(-self.k // span) * span, self.vector)
+        if not beyond.size:
+            return
+        layout = self.layout
+        positions = layout[0](np.arange(self.rows))[:, None] + layout[1](beyond)[None, :]
+        found = np.argwhere(np.asarray(placed).view(np.uint8).reshape(-1)[positions] == NAN_CODES[self.dtype])
+        if found.size:
+            row, number = (int(x) for x in found[0])
+            raise HardwareError(
+                f"{self.name}: the padding of row {row}, factor {self.factors[1] + number}, holds NaN ({NAN_CODES[self.dtype]:#04x}); along K it must "
+                f"be a number, for it meets zeros; place() writes 0\n{self.draw()}"
+            )
+
     def draw(self) -> str:
         """The layout in text: an atom's rows in their 16 bytes, and where the atoms stand.
 
@@ -264,6 +288,9 @@ class ScaleTensor:
         """
         return draw(self)
 
+
+NAN_CODES = {"ue8m0": 0xFF, "ue4m3": 0x7F}
+"""The code that is no number, of each format of factors (OCP MX 1.0, section 5.4.1; PTX ISA 9.1, section 5.2.3)."""
 
 ARRAY_TYPES = {"ue8m0": ("uint8", "float8_e8m0fnu"), "ue4m3": ("uint8", "float8_e4m3fn")}
 """Names of the array types in which factors may come: their bytes, or the type of ml_dtypes and PyTorch."""

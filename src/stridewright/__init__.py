@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from stridewright.codegen.emulator import emulate_ptx
     from stridewright.codegen.first_call import gemm
     from stridewright.codegen.gemm import Gemm
+    from stridewright.codegen.quantise import quantise
 
 _LAZY = {
     "Gemm": "stridewright.codegen.gemm",
     "gemm": "stridewright.codegen.first_call",
     "emulate_ptx": "stridewright.codegen.emulator",
+    "quantise": "stridewright.codegen.quantise",
 }
 _FOLDERS = ("layout", "kernels", "codegen")
 
-__all__ = ["Gemm", "__version__", "emulate_ptx", "gemm"]
+__all__ = ["Gemm", "__version__", "emulate_ptx", "gemm", "quantise"]
 
 
 def __getattr__(name: str) -> Any:

@@ -110,6 +110,9 @@ def test_the_parts_of_a_quantised_matrix_are_the_same_operand() -> None:
         for scale_a, scale_b in ((a.scales, b.scales), (a.scales.view(np.uint8).reshape(-1), b.scales.view(np.uint8))):
             parts = gemm.emulate(a.data, b.data, scale_a=scale_a, scale_b=scale_b, alpha=alpha)
             assert np.array_equal(whole.d, parts.d)
+        # A factor in memory goes with the tensors' own.
+        half = gemm.emulate(a, b, alpha=np.array([0.5], np.float32))
+        assert np.allclose(half.d, 0.5 * whole.d, rtol=1e-6, atol=0)
 
 
 def test_elements_may_come_unpacked_and_in_rows_further_apart() -> None:
@@ -164,6 +167,10 @@ def test_padding_rows_of_factors_do_not_matter_and_padding_along_k_may_be_any_nu
         rows[1, :, :, 1:] = 0xFF if format != "nvfp4" else 0x7F
         again = gemm.emulate(a.data, b.data, scale_a=placed[0], scale_b=placed[1])
         assert np.array_equal(plain, again.d)
+        # What is NaN in a row that counts would come out: 0 times NaN.
+        placed[1][0, -1, 5, 0, 3] = 0xFF if format != "nvfp4" else 0x7F
+        with pytest.raises(OperandError, match=r"scale_b: the padding of row 5, factor \d+, holds NaN"):
+            gemm.emulate(a.data, b.data, scale_a=placed[0], scale_b=placed[1])
 
 
 @pytest.mark.parametrize(("m", "n"), [(2, 1), (1, 2), (2, 2)])
@@ -324,6 +331,17 @@ def test_formats_that_no_kind_multiplies_are_refused(arguments: tuple[str, str],
 def test_a_k_that_vectors_do_not_divide_is_refused(k: int, formats: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Gemm(128, 128, k, formats, formats, "bf16", "sm_100a")
+
+
+def test_an_empty_result_needs_no_factors() -> None:
+    a, b = np.zeros((0, 64), np.uint8), np.zeros((32, 64), np.uint8)
+    assert Gemm(0, 32, 128, "mxfp4", "mxfp4", "f32", "sm_100a").emulate(a, b).d.shape == (0, 32)
+
+
+@pytest.mark.parametrize("options", [{"batch": 2}, {"groups": 2}])
+def test_several_products_in_one_launch_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=r"one launch each|have no Blackwell kernel|groups"):
+        Gemm(128, 128, 256, "nvfp4", "nvfp4", "bf16", "sm_100a", **options)
 
 
 def test_hopper_has_no_block_scaling() -> None:
