@@ -51,7 +51,8 @@ def candidates(
     m, n, k = problem.m, problem.n, problem.k
     if m is None or n is None or k is None:
         raise ValueError("a choice needs the sizes m, n and k")
-    direct = direct or bool(n * result_bytes(problem) % 16)
+    gated = fusion is not None and fusion.gated
+    direct = direct or gated or bool(n * result_bytes(problem) % 16)
     base = GemmConfig(arch=arch, problem=problem, fusion=fusion or Fusion()).replace(
         store="direct" if direct else "tma", accumulators=2, tile_k=slot_depth(problem, k)
     )

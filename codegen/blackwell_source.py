@@ -135,7 +135,7 @@ def _parts(config: GemmConfig, rung: Rung | None) -> list[str]:
         *_form_parts(config),
         "cluster_alone.cuh" if config.cluster.m * config.cluster.n == 1 else "cluster_multicast.cuh",
         f"tiles_{config.schedule.launch}.cuh",
-        f"epilogue_{config.epilogue.store}.cuh",
+        "epilogue_gated.cuh" if config.fusion.gated else f"epilogue_{config.epilogue.store}.cuh",
         *_left_parts(config),
         *([f"scaled_{group}", "scales.cuh"] if scaled else ["scales_none.cuh"]),
         f"kernel_{'scaled_' if scaled else ''}{'terms' if terms else 'plain'}.cuh",

@@ -74,7 +74,7 @@ class Gemm:
     ``a``, ``b``: formats, bf16, f16, tf32 (float32 arrays, rounded to 10 fraction bits), e4m3 and e5m2 (mixed, too), s8 (sums
     are s32). ``d``: bf16, f16, f32, e4m3, e5m2, s8 (saturating), s32. Blackwell also has u8, e2m3, e3m2 and e2m1 (packed bytes,
     mixed with any 8-bit float), formats with factors of blocks, and an ``a`` of e4m3, e5m2, s8 or u8 that becomes the format of
-    a 16-bit ``b``; groups, gated pairs and promotion are Hopper's. A call also takes ``c``, ``bias``, ``alpha``, ``beta``, scales
+    a 16-bit ``b``; groups and promotion are Hopper's. A call also takes ``c``, ``bias``, ``alpha``, ``beta``, scales
     and more, and the result is, in this order,
 
         act(alpha * acc + beta * c + bias) * scale_d,  acc = (a * scale_a) @ (b * scale_b).T

@@ -227,13 +227,13 @@ def fusion_violations(config: GemmConfig) -> Iterator[Violation]:
     fusion = config.fusion
     for parameter, value, rule, fix in fusion_problems(fusion):
         yield Violation(parameter=parameter, value=value, rule=rule, fix=fix)
-    if fusion.gated:
-        yield Violation(
-            parameter="gated",
-            value=True,
-            rule="pairs of columns have no Blackwell kernel yet",
-            fix='gated=False, or arch="sm_90a"',
-        )
+    n = config.problem.n
+    if fusion.gated and config.epilogue.store == "tma":
+        rule = "with gated pairs, a pair's one result is stored from registers"
+        yield Violation(parameter="store", value="'tma'", rule=rule, fix='"direct" works')
+    if fusion.gated and is_size(n) and n is not None and n % 2:
+        rule = "with gated pairs, columns come in pairs: must be even"
+        yield Violation(parameter="n", value=n, rule=rule, fix=f"nearest {n - 1}, {n + 1}")
     if fusion.scale_a == "block" or fusion.scale_b == "block":
         yield Violation(
             parameter="scale_a" if fusion.scale_a == "block" else "scale_b",

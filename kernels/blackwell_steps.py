@@ -126,6 +126,7 @@ def _fusion_step(derivation: Derivation) -> Step:
         Constant("Format", "C_FORMAT", _format(fusion.c or "f32")),
         Constant("Bias", "BIAS", f"BIAS_{fusion.bias.upper() or 'NONE'}"),
         Constant("Format", "BIAS_FORMAT", _format(fusion.bias_format)),
+        Constant("bool", "GATED", int(fusion.gated)),
         Constant("bool", "AUX", int(fusion.aux)),
         Constant("bool", "AMAX", int(fusion.amax)),
         Constant("Scales", "SCALES_A", f"SCALES_{fusion.scale_a.upper() or 'NONE'}"),
@@ -137,7 +138,8 @@ def _fusion_step(derivation: Derivation) -> Step:
         notes=(
             "acc is a sum times the scales of its rows; x = alpha * acc + beta * C + bias; then "
             + ("nothing" if words == "none" else words)
-            + " is applied, then the factor of D.",
+            + " is applied, then the factor of D."
+            + (" Column 2 j of the product is activated and multiplies column 2 j + 1." if fusion.gated else ""),
         ),
         constants=tuple(constants),
     )

@@ -111,6 +111,8 @@ FUSIONS = (
     Fusion(scale_a="row", scale_b="row", c="bf16", bias="m", bias_format="bf16", aux=True, amax=True),
     Fusion(alpha=True, c="f16", scale_d=True, activation="gelu"),
     Fusion(bias="n", bias_format="f16", amax=True),
+    Fusion(),
+    Fusion(gated=True, activation="silu", alpha=True, bias="n", aux=True),
 )
 
 IN_BYTES = ("e2m3", "e3m2", "e2m1")
@@ -124,8 +126,9 @@ def depth_of(a: str, b: str) -> int:
 def typed_case(number: int, types: tuple[str, str, tuple[str, ...]], shape: tuple[int, int, int]) -> Case:
     """A case of these formats and this shape; everything else in turn by ``number``."""
     a, b, results = types
-    (pair, tile_m), fusion = FORMS[number % 4], FUSIONS[number % 7]
+    (pair, tile_m), fusion = FORMS[number % 4], FUSIONS[number % len(FUSIONS)]
     m, n, k = shape
+    n += n % 2 if fusion.gated else 0
     majors = ("k", "k")
     if a in IN_BYTES or b in IN_BYTES:
         k = -(-k // 128) * 128
@@ -137,7 +140,7 @@ def typed_case(number: int, types: tuple[str, str, tuple[str, ...]], shape: tupl
         accumulators=1 + number // 2 % 2, launch=("static", "clc")[number % 5 == 0], group_m=2,
     )  # fmt: skip
     size = 128 // data_type(config.problem.d).bits
-    config = config.replace(store="direct" if n % size or number % 6 == 5 else "tma")
+    config = config.replace(store="direct" if n % size or number % 6 == 5 or fusion.gated else "tma")
     integers = number % 8 != 7 or a in ("s8", "u8")
     return Case(Recipe(config), m, n, k, 1, number, integers, (0, 0, 0), (False, False))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 
@@ -163,12 +164,13 @@ def every_typed_form(arch: str = "sm_100a") -> list[GemmConfig]:
         *({"stationary": True, "tile_m": m} for m in (32, 64, 128)),
     ]
     forms += [{"a_in": "tensor"}, {"a_in": "tensor", "pair": True, "tile_m": 256}, {"a_in": "registers"}]
+    gated = dataclasses.replace(EVERYTHING, gated=True)
     for number, (types, form, fusion) in enumerate(
-        itertools.product((*TYPES, *CONVERTED), forms, (Fusion(), EVERYTHING))
+        itertools.product((*TYPES, *CONVERTED), forms, (Fusion(), EVERYTHING, gated))
     ):
         a, b, results = types
-        problem = Problem(a=a, b=b, d=results[number // 2 % len(results)])
-        store = ("tma", "direct")[number % 3 == 0]
+        problem = Problem(a=a, b=b, d=results[number // 3 % len(results)])
+        store = ("tma", "direct")[number // 3 % 3 == 0 or fusion.gated]
         depth = 64 if types in CONVERTED else depth_of(a, b)
         config = GemmConfig(arch=arch, problem=problem, fusion=fusion).replace(
             tile_n=256, tile_k=depth, store=store, launch=("static", "clc")[number % 5 == 0], **form

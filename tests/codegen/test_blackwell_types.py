@@ -112,6 +112,18 @@ def test_batches_of_every_format_are_right(first: int) -> None:
         assert_typed(batch(number, types[number // 12]), number)
 
 
+@pytest.mark.parametrize("shape", [(72, 96, 64), (40, 50, 107)])
+def test_gated_pairs_are_chosen_for(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    random = np.random.default_rng(6)
+    a, b = (random.integers(-2, 3, (rows, k)).astype(ml_dtypes.float8_e4m3fn) for rows in (m, n))
+    gemm = Gemm(m, n, k, "e4m3", "e4m3", "f32", "sm_100a", activation="relu", gated=True)
+    product = a.astype(np.float32) @ b.astype(np.float32).T
+    found = gemm.emulate(a, b, sms=2)
+    np.testing.assert_array_equal(found.d, np.maximum(product[:, ::2], 0) * product[:, 1::2])
+    assert found.races == ()
+
+
 def test_a_batch_without_matrices_or_without_k_is_what_is_added() -> None:
     made = Gemm(24, 16, 0, "e4m3", "e4m3", "f32", "sm_100a", batch=2)
     a, b = (np.zeros((2, rows, 0), ml_dtypes.float8_e4m3fn) for rows in (24, 16))
@@ -236,7 +248,7 @@ CLUSTER = GemmConfig(arch="sm_100a").replace(cluster_m=2, stages=2)
         ({"groups": 2}, "groups=2: groups have no Blackwell kernel yet; one launch each, or arch='sm_90a'"),
         ({"batch": 2, "a": "e2m1", "b": "e2m1"}, "form='batch': padded formats of several matrices have no kernel yet"),
         ({"batch": 2, "config": CLUSTER}, "form='batch': tiles of a cluster belong to one matrix; cluster_m=1"),
-        ({"gated": True}, "gated=True: pairs of columns have no Blackwell kernel yet"),
+        ({"gated": True, "n": 63}, "n=63: with gated pairs, columns come in pairs: must be even; nearest 62, 64"),
         ({"promote": 128, "a": "e4m3", "b": "e4m3"}, "promote=128: sums are float32 in tensor memory"),
         ({"b": "e4m3"}, "b='e4m3': no kind of tcgen05.mma multiplies it with bf16; b may be bf16; exchange the operands"),
         ({"a": "s8", "b": "s8", "arch": "sm_103a"}, "a='s8': sm_103a has no kind::i8"),

@@ -394,7 +394,8 @@ BROKEN = [
     ),
     ({"stationary": 2}, "stationary=2: must be 0 or 1"),
     ({"arch": "sm_90a", "stationary": True}, "stationary=True: is a parameter of the Blackwell kernels"),
-    ({"fusion": Fusion(gated=True)}, "gated=True: pairs of columns have no Blackwell kernel yet"),
+    ({"fusion": Fusion(gated=True)}, "store='tma': with gated pairs, a pair's one result is stored from registers"),
+    ({"fusion": Fusion(gated=True), "problem": Problem(m=8, n=7, k=8)}, "n=7: with gated pairs, columns come in pairs"),
     ({"fusion": Fusion(scale_a="block", scale_b="block")}, "scale_a='block': float32 scales of blocks of K have no"),
     ({"promote": 64}, "promote=64: sums are float32 in tensor memory, with nothing to be promoted to"),
     ({"problem": Problem(a_major="row")}, "a_major='row': must be \"k\""),  # type: ignore[arg-type]

@@ -83,7 +83,14 @@ struct Finish {
         if (HAS_C) x += terms.beta * c;
         if (BIAS != BIAS_NONE) x += bias;
         if (AUX && inside) terms.aux[of_batch(terms.aux_batch_stride) + d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(x);
-        const float value = activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column);
+        if (GATED) return x;
+        return counted(activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column), inside);
+    }
+
+    // Two neighbouring columns that make one: what is activated, and what it multiplies.
+    DEVICE float gated(float gate, float other, bool inside) { return counted(activated(gate, 0.0f, 0.0f, alpha, terms.beta, gate, 0, 0) * other, inside); }
+
+    DEVICE float counted(float value, bool inside) {
         if (AMAX && inside) most = max(most, fabsf(value));
         return SCALE_D ? value * *terms.scale_d : value;
     }
