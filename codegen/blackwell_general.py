@@ -34,14 +34,14 @@ from .given import Given, Operand
 from .source import KERNEL_NAME
 from .tensors import Tensor, empty, of_device, of_numpy
 from .terms import packed, pointer_offset
+from .workspace import Memory, Sizes
 
 if TYPE_CHECKING:
     from stridewright.layout.hardware import TensorMap
 
     from .emulator import Progress
-    from .launch_packed import PackedLaunch
 
-_KEPT_OUT = ("source", "build", "kernel", "workspace_bytes", "_calls")
+_KEPT_OUT = ("source", "build", "kernel", "workspace_bytes", "_calls", "_launch", "_launch_with", "_building")
 
 
 def asks_for_more(given: dict[str, Any], config: GemmConfig | None) -> bool:
@@ -331,16 +331,10 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         return arguments
 
 
-class InTurn:
-    """Launches one after the other, and the copies that they make and read; not the caller's arrays."""
+class NoWorkspace:
+    """What a launch holds beside its arrays: nothing, of whatever memory a caller gives for it."""
 
-    def __init__(self, launches: list[PackedLaunch]):
-        self._launches = launches
-        self.kept: list[Any] = []
-
-    def __call__(self, stream: Any = None) -> None:
-        for launch in self._launches:
-            launch(stream)
+    memory = Memory(Sizes(0, 0, 0))
 
 
 class BlackwellGeneralBound(GeneralBound):
@@ -349,18 +343,18 @@ class BlackwellGeneralBound(GeneralBound):
     def __init__(self, gemm: BlackwellGeneralGemm, given: Given, a: Any, out: Any, dependent: bool):
         from .launch import DevicePointer
         from .launch_arrays import family_of
-        from .launch_packed import PackedLaunch
+        from .launch_packed import Launches, PackedLaunch
 
         kernel, copied = gemm.kernel_for(given)
         assert isinstance(kernel, BlackwellGeneralGemm)
         self._given, self._out = given, out
         self._family = family_of(a if out is None else out)
         self.d = given.out or empty(gemm.shape_d, gemm.problem.d, given.a.tensor)
-        self.workspace = None
-        launches: list[PackedLaunch] = []
-        self.launch: Any = InTurn(launches)
+        self.workspace: Any = NoWorkspace()
+        self.launch = Launches()
         if gemm.empty_result:
             return
+        launches = self.launch.launches
         operands = [self._operand(kernel, one, copied, launches) for one in (given.a, given.b)]
         self.launch.kept = [
             one.tensor.array for one, own in zip(operands, (given.a, given.b), strict=True) if one is not own

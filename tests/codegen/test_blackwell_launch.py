@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from stridewright import Gemm
-from stridewright.codegen import blackwell_launch, launch_arrays
+from stridewright.codegen import blackwell_general, blackwell_launch, launch_arrays, launch_packed
+from stridewright.codegen import relayout as copies
 from stridewright.codegen.bind import OperandError
-from stridewright.codegen.blackwell_gemm import BlackwellGemm, RungGemm
+from stridewright.codegen.blackwell_gemm import BlackwellGemm, BlackwellKernel, RungGemm
+from stridewright.codegen.blackwell_general import BlackwellGeneralGemm
 from stridewright.codegen.blackwell_launch import bind_blackwell, launch_arguments
 from stridewright.codegen.cli import app
 from stridewright.codegen.launch import DevicePointer
 from stridewright.codegen.launch_arrays import DeviceMatrix
+from stridewright.codegen.tensors import numpy_type as format_type
+from stridewright.codegen.tensors import of_numpy
 
 from .blackwell_cases import operands
 
@@ -122,3 +126,84 @@ def test_the_command_line_takes_the_architecture_and_the_rungs() -> None:
     assert "Hopper's is `stridewright ladder`" in refused.output
     mixed = ["gemm", "136", "72", "72", "--arch", "sm_100a", "--on", "emulator", "--dtype", "f16", "--a-major", "mn"]
     assert run(app, mixed).exit_code == 0
+
+
+class Recorded:
+    """A launch that is only noted."""
+
+    seen: ClassVar[list[Any]] = []
+
+    def __init__(self, kernel: Any, grid: Any, block: Any, arguments: tuple[Any, ...], dependent: bool = False) -> None:
+        self.kernel, self.grid, self.block, self.arguments = kernel, grid, block, arguments
+        self.seen.append(self)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Arrays are numpy's, maps stay what they are, launches are noted: encoding and launching need the driver."""
+    Recorded.seen = []
+    monkeypatch.setattr(blackwell_general, "_encoded", lambda tensor_map, address: (tensor_map, address))
+    monkeypatch.setattr(blackwell_general, "_multiprocessors", lambda: 4)
+    monkeypatch.setattr(blackwell_general, "of_device", of_numpy)
+    monkeypatch.setattr(launch_packed, "PackedLaunch", Recorded)
+    monkeypatch.setattr(BlackwellKernel, "kernel", "the kernel")
+    monkeypatch.setattr(copies, "kernel", lambda element, arch: f"copy of {element} bytes for {arch}")
+    return Recorded.seen
+
+
+@pytest.mark.parametrize(
+    ("formats", "options"),
+    [
+        (("e4m3", "e5m2", "f32"), {}),
+        (("s8", "bf16", "bf16"), {}),
+        (("e2m1", "e3m2", "f16"), {}),
+        (("u8", "s8", "s32"), {"batch": 3}),
+        (("tf32", "tf32", "s8"), {"gated": True, "activation": "silu"}),
+    ],
+    ids=str,
+)
+def test_what_is_launched_is_what_is_emulated(
+    formats: tuple[str, str, str], options: dict[str, Any], recorded: list[Any]
+) -> None:
+    made = Gemm(72, 48, 128, *formats, "sm_100a", **options)
+    assert isinstance(made, BlackwellGeneralGemm)
+    several = (3,) if "batch" in options else ()
+    a, b = (np.zeros((*several, rows, 128), format_type(t)) for rows, t in zip((72, 48), formats[:2], strict=True))
+    given = {"bias": np.zeros(48, np.float32), "scale_a": np.ones(72, np.float32), "alpha": 0.5}
+    bound = made.bind(a, b, **given)
+    (launch,) = recorded
+    assert bound.launch.launches == recorded
+    call = made.collect(of_numpy, a, b, None, given)
+    kernel, copied = made.kernel_for(call)
+    assert isinstance(kernel, BlackwellGeneralGemm)
+    assert not copied
+    emulated = kernel.emulated_arguments(call, call.a, call.b, bound.d)
+    assert (launch.grid, launch.block) == (kernel.grid(4), (kernel.threads, 1, 1))
+    assert len(launch.arguments) == len(emulated) == 10
+    for ours, theirs in zip(launch.arguments[:4], emulated[:4], strict=True):
+        if isinstance(theirs, bytes):
+            assert bytes(ours.tobytes()) == theirs
+        else:
+            assert ours[0] == theirs.map
+    assert launch.arguments[4] == DevicePointer(bound.d.address)
+    assert [int(one) for one in launch.arguments[5:9]] == [int(one) for one in emulated[5:9]]
+    struct = launch.arguments[9]
+    assert (float(struct["alpha"][0]), int(struct["batches"][0])) == (0.5, 3 if several else 1)
+    assert int(struct["bias"][0]) == call.pointers["bias"].address
+    assert int(struct["scale_a"][0]) == call.pointers["scale_a"].address
+
+
+def test_an_operand_that_tma_does_not_take_is_copied_before_the_launch(recorded: list[Any]) -> None:
+    made = Gemm(40, 24, 107, "e4m3", "e4m3", "f32", "sm_100a")
+    a, b = (np.zeros((rows, 107), np.uint8) for rows in (40, 24))
+    bound = made.bind(a, b)
+    assert [one.kernel for one in recorded] == ["copy of 1 bytes for sm_100a"] * 2 + ["the kernel"]
+    assert [one.shape for one in bound.launch.kept] == [(1, 40, 112), (1, 24, 112)]
+    maps = recorded[-1].arguments
+    assert (maps[0][0].shape, maps[0][0].strides_bytes) == ((107, 40), (112,))
+
+
+def test_nothing_is_launched_for_no_elements(recorded: list[Any]) -> None:
+    made = Gemm(0, 24, 64, "e4m3", "e4m3", "f32", "sm_100a")
+    made.bind(np.zeros((0, 64), np.uint8), np.zeros((24, 64), np.uint8))
+    assert recorded == []
