@@ -88,6 +88,13 @@ class GeneralGemm(Gemm):
             promote = config.pipeline.promote if promote is None else promote
         self._relayout = relayout
         self._given_config = config
+        self.asked_majors = (a_major, b_major)
+        """How the caller's arrays are said to lie; with copies, the kernel may read them otherwise."""
+        if relayout == "copy" and config is None:
+            a_major, b_major = (
+                _readable_major(form, name, dtype, major)
+                for name, dtype, major in (("a", a, a_major), ("b", b, b_major))
+            )
         wanted = fusion or Fusion(activation=activation, gated=bool(gated), expression=expression)  # type: ignore[arg-type]
         if promote is None:
             promote = BLOCK_K if wanted.scale_a == "block" else 0
@@ -232,9 +239,7 @@ class GeneralGemm(Gemm):
 
     def _major_of(self, operand: Operand) -> tuple[str, bool]:
         """The major in which the kernel reads this operand, and whether it must be copied for that."""
-        wanted = {"groups_m": {"a": "k"}, "groups_k": {"a": "mn", "b": "mn"}}.get(self.problem.form, {}).get(
-            operand.name
-        )
+        wanted = _MAJORS_OF_FORMS.get(self.problem.form, {}).get(operand.name)
         own = self.problem.a_major if operand.name == "a" else self.problem.b_major
         if self._given_config is not None:
             wanted = wanted or own
@@ -440,6 +445,17 @@ class GeneralGemm(Gemm):
 _BYTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
 _CACHED = ("source", "build", "kernel", "_calls", "_launch_with", "_building")
 _OTHERS = ("c", "bias", "alpha", "beta", "aux", "amax", "scale_a", "scale_b", "scale_d", "offsets")
+
+
+_MAJORS_OF_FORMS = {"groups_m": {"a": "k"}, "groups_k": {"a": "mn", "b": "mn"}}
+"""What groups ask of their operands, whatever the hardware could read."""
+
+
+def _readable_major(form: str, name: str, dtype: str, major: str) -> str:
+    """The major that an operand of this is copied to, if it must be."""
+    if major not in ("k", "mn"):
+        return major  # the problem's own rule says what there is
+    return _MAJORS_OF_FORMS.get(form, {}).get(name) or (major if dtype in SIXTEEN_BITS else "k")
 
 
 def _size(name: str, value: Any) -> int:

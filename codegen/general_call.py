@@ -76,6 +76,8 @@ def multiply(
         raise wrong_shapes
     wanted = d or (_result_of(out) if out is not None else _RESULTS.get(formats[0], "bf16"))
     own = {name: options.pop(name) for name in _OF_THE_GEMM if name in options}
+    if own.get("group_by") == "k":
+        own |= {"a_major": "mn", "b_major": "mn"}  # what such groups ask of operands, or of their copies
     if "groups" not in own and 3 in map(len, shapes):
         own["batch"] = next(shape[0] for shape in shapes if len(shape) == 3)
     made = _made(shapes[0][-2], shapes[1][-2], k, *formats, wanted, arch, tuple(sorted(own.items())))

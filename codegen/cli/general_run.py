@@ -68,6 +68,10 @@ class Options:
         kinds = {"": ("", ""), "row": ("row", "row"), "block": ("block", "block")}
         if self.scales not in kinds:
             raise ValueError(f"--scales {self.scales}: must be row or block")
+        if self.bias not in ("", "n", "m"):
+            raise ValueError(f"--bias {self.bias}: must be n (one for each column) or m (one for each row)")
+        if self.groups == 0:
+            raise ValueError("--groups 0: without a group nothing is written, and there is nothing to check")
         scale_a, scale_b = kinds[self.scales]
         return dataclasses.replace(
             gemm.config.fusion,
@@ -83,7 +87,10 @@ class Options:
 
 def draw(gemm: GeneralGemm, options: Options, values: str, seed: int) -> tuple[Case, Arrays]:
     """The arrays of a GEMM, and the case that knows their reference."""
-    config = gemm.config.replace(fusion=options.fusion(gemm))
+    a_major, b_major = getattr(gemm, "asked_majors", (gemm.problem.a_major, gemm.problem.b_major))
+    problem = dataclasses.replace(gemm.problem, a_major=a_major, b_major=b_major)
+    # Drawn as the caller's arrays are said to lie, from which the kernel may read a copy.
+    config = gemm.config.replace(fusion=options.fusion(gemm), problem=problem)
     shared = (False, False)
     case = Case(Recipe(config), gemm.m, gemm.n, gemm.k, gemm.batches, seed, values == "integers", (0, 0, 0), shared)
     return case, make(case)

@@ -186,6 +186,20 @@ def test_batches_and_other_formats_are_kept_without_options(bound: list[Any], ma
     assert len(machine.launched) == 9
 
 
+def test_groups_of_k_are_called_by_their_arrays(bound: list[Any], machine: Machine) -> None:
+    a, b = Array(2**20, (40, 64)).lying((2, 80)), Array(2**21, (24, 64)).lying((2, 48))
+    out = Array(2**23, (2, 40, 24), np.float32)
+    offsets = Array(2**22, (3,), np.int32)
+    for _ in range(2):
+        assert gemm(a, b, out=out, groups=2, group_by="k", offsets=offsets) is out
+    assert len(bound) == 1
+    rows = arrays()[:2]
+    with pytest.raises(OperandError, match='a: is K-major, and this kernel reads it MN-major; relayout="copy"'):
+        gemm(*rows, out=out, groups=2, group_by="k", offsets=offsets)
+    assert gemm(*rows, out=out, groups=2, group_by="k", offsets=offsets, relayout="copy") is out
+    assert [one.function for one in machine.launched] == [100, 100, COPY, COPY, 100]
+
+
 def test_results_without_out_are_of_the_gemm_s_format(bound: list[Any]) -> None:
     a, b, _ = arrays()
     assert Gemm(40, 24, 64, d="f32")(a, b).dtype == np.float32

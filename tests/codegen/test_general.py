@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from stridewright import Gemm
 from stridewright.codegen import launch, tuned
 from stridewright.codegen.bind import OperandError
+from stridewright.codegen.cli.general_run import Options, draw, run
 from stridewright.codegen.general import GeneralGemm
 from stridewright.codegen.general_call import multiply
 from stridewright.codegen.reference import LARGEST, activation, expected, widened
@@ -241,6 +242,48 @@ def test_offsets_that_lead_out_of_the_arrays_are_refused_where_they_can_be_seen(
     a, b = normal(40, 64, 5), np.stack([normal(24, 64, 6)] * 2)
     with pytest.raises(OperandError, match=r"offsets: .* must ascend"):
         Gemm(40, 24, 64, groups=2).emulate(a, b, offsets=np.array(values, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "majors"),
+    [
+        ("e4m3", {"a_major": "mn"}, ("k", "k")),
+        ("s8", {"a_major": "mn", "b_major": "mn", "batch": 2}, ("k", "k")),
+        ("bf16", {"a_major": "mn"}, ("mn", "k")),
+        ("bf16", {"a_major": "mn", "groups": 2}, ("k", "k")),
+        ("bf16", {"groups": 2, "group_by": "k"}, ("mn", "mn")),
+    ],
+)
+def test_with_copies_majors_that_no_kernel_reads_may_be_asked_for(
+    dtype: str, options: dict[str, Any], majors: tuple[str, str]
+) -> None:
+    made = Gemm(40, 24, 64, dtype, dtype, "f32", relayout="copy", **options)
+    assert (made.problem.a_major, made.problem.b_major) == majors
+    with pytest.raises(ConfigError, match="major='x'"):
+        Gemm(40, 24, 64, dtype, dtype, "f32", relayout="copy", **(options | {"a_major": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bias": "q"}, "--bias q: must be n"),
+        ({"scales": "all"}, "--scales all: must be row"),
+        ({"groups": 0}, "--groups 0: without"),
+    ],
+)
+def test_the_command_line_refuses_what_it_does_not_know(options: dict[str, Any], words: str) -> None:
+    asked = Options(**options)
+    with pytest.raises(ValueError, match=words):
+        draw(Gemm(40, 24, 64, d="f32", **asked.of_the_gemm()), asked, "integers", 0)  # type: ignore[arg-type]
+
+
+def test_the_command_line_draws_operands_as_they_are_said_to_lie() -> None:
+    asked = Options(relayout="copy", groups=2)
+    made = Gemm(40, 24, 64, a_major="mn", b_major="mn", d="f32", **asked.of_the_gemm())
+    _, arrays = draw(made, asked, "integers", 0)  # type: ignore[arg-type]
+    assert arrays.a.strides == (2, 80)
+    assert arrays.b.strides[-2:] == (2, 48)
+    assert run(made, asked, "emulator", "integers", 0)["check"].passed  # type: ignore[arg-type]
 
 
 def test_no_groups_write_nothing() -> None:
