@@ -20,10 +20,8 @@ def header(derivation: Derivation) -> str:
     """The comment above everything else, for a reader who has never seen this project.
 
     >>> from stridewright.kernels.hopper import derive
-    >>> print("\\n".join(header(derive(GemmConfig())).splitlines()[2:5]))
-    // What a CTA of 384 threads does:
-    //   warpgroup 0      the producer: one thread of it asks the copy engine (TMA) for tiles of A and B and fills slot after slot of a ring of 4, as
-    //                    far ahead as slots are free (produce)
+    >>> print(header(derive(GemmConfig())).splitlines()[9])
+    //   empty[slot]  mbarrier: the consumers have read the slot: 8 arrivals, one a warp
     """
     config = derivation.config
     lines = [
