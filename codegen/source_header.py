@@ -20,7 +20,7 @@ def header(derivation: Derivation) -> str:
     """The comment above everything else, for a reader who has never seen this project.
 
     >>> from stridewright.kernels.hopper import derive
-    >>> print(header(derive(GemmConfig())).splitlines()[9])
+    >>> print(header(derive(GemmConfig())).splitlines()[8])
     //   empty[slot]  mbarrier: the consumers have read the slot: 8 arrivals, one a warp
     """
     config = derivation.config

@@ -73,6 +73,10 @@ class ClusterRaces:
         self.lane_order = LaneOrder() if launch.strict else None
         self.lane_clocks = LaneClocks()
         self.remote: dict[int, dict[tuple[int, int], tuple[int, int]]] = {}
+        self.arrivals: dict[int, dict[tuple[int, Barrier], tuple[int, int, int]]] = {}
+        """By rank of a block, its barriers that warps of other blocks arrived at: the last such phase, where, and the cluster's phase."""
+        self.seen: dict[Barrier, int] = {}
+        """Phases of a barrier that threads of its own block have seen complete."""
         """By rank of a block: accesses of other blocks to its shared memory, (clock row, instruction) -> (epoch, cluster phase)."""
         self.issued: dict[tuple[int, int], tuple[int, int]] = {}
         """By agent of an mbarrier and rank of the block it goes to: the latest phase that counts a copy, and the instruction."""
@@ -333,7 +337,8 @@ class ClusterRaces:
         """What still uses the shared memory of a block that has ended: (agent, instruction, what is missing).
 
         A use is over when a thread of the block knows of it (it waited for the copy's phase, or on a barrier at which the user arrived
-        afterwards), or when a barrier of the cluster, relaxed or not, was completed since.
+        afterwards), or when a barrier of the cluster, relaxed or not, was completed since. Arrivals from other blocks at several barriers
+        may overtake each other: each is over when a thread of the block has seen its own phase complete.
         """
         first = cta.rank * self.warps
         known = self.clocks[first : first + self.warps, 0].max(axis=0)
@@ -346,6 +351,11 @@ class ClusterRaces:
             if int(known[row]) < epoch and self.cluster.phase <= phase:
                 found.append(
                     (self.agents[row][1], at, "a wait for this access or a cluster barrier before the block's end")
+                )
+        for (row, barrier), (arrived, at, phase) in self.arrivals.get(cta.rank, {}).items():
+            if self.seen.get(barrier, 0) <= arrived and self.cluster.phase <= phase:
+                found.append(
+                    (self.agents[row][1], at, "a wait on this very barrier or a cluster barrier before the block's end")
                 )
         return found
 
@@ -416,7 +426,9 @@ class ClusterRaces:
     def arrive(self, barrier: Barrier, g: Gang, m: Any, release: bool) -> None:
         """Before an arrival: it passes on what its warps know."""
         if barrier.cta is not g.cta:
-            self.remote_access(g, m, barrier.cta)
+            held = self.arrivals.setdefault(barrier.cta.rank, {})
+            for row in self.rows(g, m):
+                held[row, barrier] = (barrier.phase, g.at, self.cluster.phase)
         for row in self.rows(g, m):
             self._check_init(barrier, row, g, False)
             if release:
@@ -444,6 +456,8 @@ class ClusterRaces:
 
     def wait(self, barrier: Barrier, g: Gang, m: Any, acquire: bool) -> None:
         """A wait has seen the last phase complete."""
+        if g.cta is barrier.cta:
+            self.seen[barrier] = barrier.phase
         for row in self.rows(g, m):
             self._check_init(barrier, row, g, False)
             if acquire and barrier.done_clock is not None:

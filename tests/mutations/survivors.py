@@ -70,11 +70,6 @@ GAPS: dict[str, str] = {
     "*/source/a grid waits for the one before it after its first loads": (
         "As above: no grid runs before the one that is emulated, so that loads before griddepcontrol.wait read nothing that is still written."
     ),
-    "cluster/ptx/drop mbarrier.try_wait #1[12]": (
-        "The drain's waits for all slots but the last filled one. The tile's warps release slots in the order of the ring, and the emulator "
-        "lets a warp's arrivals land in that order, so the last slot's release implies the others. The kernel does not rely on it: PTX promises "
-        "the order to another CTA only of releases at cluster scope, and these are at the CTA's. Arrivals that overtake are not emulated."
-    ),
 }
 """Patterns of names -> the fault, and the check that the emulator lacks."""
 
