@@ -134,3 +134,49 @@ class LaneClocks:
         else:
             each = self._held[row][0]
             each[lanes] = each[lanes].max(axis=0)
+
+
+RELEASE, FENCE = "release", "fence"
+"""How a lane passes on what it did: to who waits for a barrier at which it arrives, and to the async proxy."""
+_Accesses = tuple[int, NDArray[Any], NDArray[np.bool_], int, int, bool]
+"""(rank of a block, address of each lane, which lanes, bytes, instruction, whether they stored)."""
+
+
+class LaneAccesses:
+    """What the lanes of each warp (a row number) did since they last met, and have not passed on themselves.
+
+    >>> accesses, every = LaneAccesses(), np.ones(32, np.bool_)
+    >>> accesses.accessed(0, (0, np.arange(32) * 4, every, 4, 7, False))
+    >>> [(where, int(lanes.sum())) for _, _, lanes, _, where, _ in accesses.passed_on(RELEASE, 0, np.arange(32) == 5)]
+    [(7, 31)]
+    >>> accesses.passed_on(FENCE, 0, every), accesses.pending(FENCE, 0), accesses.passed_on(RELEASE, 0, every)
+    ([], False, [])
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[int, deque[_Accesses]]] = {RELEASE: {}, FENCE: {}}
+
+    def accessed(self, row: int, what: _Accesses) -> None:
+        """Lanes of a warp load or store."""
+        for held in self._held.values():
+            if row not in held:
+                held[row] = deque(maxlen=_MOST)
+            held[row].append(what)
+
+    def pending(self, kind: str, row: int) -> bool:
+        """Whether there is anything that lanes have not passed on in this way."""
+        return row in self._held[kind]
+
+    def passed_on(self, kind: str, row: int, lanes: NDArray[np.bool_]) -> list[_Accesses]:
+        """These lanes pass on what they did: returns what the others did, of which nothing is kept."""
+        found = []
+        for rank, addresses, who, size, where, write in self._held[kind].pop(row, ()):
+            others = who & ~lanes
+            if others.any():
+                found.append((rank, addresses, others, size, where, write))
+        return found
+
+    def synchronised(self, row: int) -> None:
+        """The lanes of a warp have waited for each other."""
+        for held in self._held.values():
+            held.pop(row, None)

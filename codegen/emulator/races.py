@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .lane_order import LANES as WARP_LANES
-from .lane_order import LaneClocks, LaneOrder
+from .lane_order import FENCE, RELEASE
+from .lane_races import MISSING, WAITED, LaneRaces
 from .report import Access, Race
 from .shadow import Actor, Conflict, Shadow
 
@@ -70,8 +70,7 @@ class ClusterRaces:
         self.clocks[np.arange(count), 0, np.arange(count)] = 1
         self.shadows: dict[int, Shadow] = {}
         self.fenced_inits: list[Barrier] = []
-        self.lane_order = LaneOrder() if launch.strict else None
-        self.lane_clocks = LaneClocks()
+        self.lanes = LaneRaces(self, launch.strict)
         self.remote: dict[int, dict[tuple[int, int], tuple[int, int]]] = {}
         self.arrivals: dict[int, dict[tuple[int, Barrier], tuple[int, int, int]]] = {}
         """By rank of a block, its barriers that warps of other blocks arrived at: the last such phase, where, and the cluster's phase."""
@@ -98,14 +97,6 @@ class ClusterRaces:
             return [base + warp for warp in g.warps] if base else g.warps
         return [base + warp for warp in np.unique((np.flatnonzero(m) + g.base) // 32).tolist()]
 
-    def _lanes(self, g: Gang, m: Any, row: int) -> Any:
-        """Which lanes of a warp are among the threads in m."""
-        found = np.zeros(WARP_LANES, np.bool_)
-        m = g.mask if m is None else m
-        threads = g.base + (np.arange(g.width) if m is None else np.flatnonzero(m))
-        found[threads[threads // WARP_LANES == row % self.warps] % WARP_LANES] = True
-        return found
-
     def _row(self, g: Gang, lane: int) -> int:
         return g.cta.rank * self.warps + (g.base + lane) // 32
 
@@ -117,7 +108,7 @@ class ClusterRaces:
 
     def _joined(self, held: Any, row: int) -> Any:
         """The join of a clock that an object holds (or None) with a warp's clocks."""
-        mine = self.clocks[row]
+        mine = self.lanes.passes(row, self.clocks[row])
         if held is None:
             return mine.copy()
         if held.shape[1] < mine.shape[1]:
@@ -157,31 +148,7 @@ class ClusterRaces:
         if cta is not g.cta:
             self.remote_access(g, m, cta)
         for row in self.rows(g, m):
-            clock = self.clocks[row, 0]
-            differ = self.lane_clocks.differ(row)
-            if differ and address.__class__ is int:
-                clock = self.lane_clocks.least(row, self._lanes(g, m, row), clock)
-            actor = Actor(row, int(clock[row]), clock)
-            if address.__class__ is int:
-                ranges = ((address, address + size),)
-                found = shadow.write(actor, ranges, g.at) if write else shadow.read(actor, ranges, g.at)
-            else:
-                first = 32 * (row % self.warps) - g.base
-                part = slice(max(first, 0), first + 32)
-                mask = None if m is None else m[part]
-                access = shadow.write_lanes if write else shadow.read_lanes
-                if differ:
-                    found = []
-                    for lanes, known in self.lane_clocks.of(row, self._lanes(g, m, row), clock):
-                        some = np.isin(
-                            (np.arange(part.start, part.start + address[part].size) + g.base) % WARP_LANES, lanes
-                        )
-                        some = some if mask is None else some & mask
-                        found += access(Actor(row, actor.epoch, known), address[part], size, g.at, some)
-                else:
-                    found = access(actor, address[part], size, g.at, mask)
-                if write and self.lane_order is not None:
-                    self.lane_order.wrote(row, cta.rank, address[part], size, mask, g.at)
+            found = self.lanes.access(g, m, row, cta, shadow, address, size, write)
             if unchanged:
                 found = [one for one in found if one.kind != "write after write"]
             elif alike:
@@ -194,36 +161,13 @@ class ClusterRaces:
 
     def warp_sync(self, g: Gang, m: Any) -> None:
         """A warp is one agent: its threads are ordered already, but for operations that one of them issues or waits for."""
-        rows = self.rows(g, m)
-        for row in rows:
-            if self.lane_clocks.differ(row):
-                self.lane_clocks.synchronised(row, self._lanes(g, m, row))
-        self._stored_before(rows)
+        for row in self.rows(g, m):
+            self.lanes.warp_sync(g, m, row)
 
     def _synchronised(self, rows: Sequence[int]) -> None:
         """All threads of these warps have waited for each other."""
         for row in rows:
-            self.lane_clocks.synchronised(row, None)
-        self._stored_before(rows)
-
-    def _stored_before(self, rows: Sequence[int]) -> None:
-        if self.lane_order is not None:
-            for row in rows:
-                self.lane_order.synchronised(row)
-
-    def check_lanes(self, g: Gang, lane: int, cta: Cta, ranges: Any) -> None:
-        """A thread lets something asynchronous read shared memory: what other lanes of its warp stored there must be ordered before."""
-        if self.lane_order is None:
-            return
-        row = self._row(g, lane)
-        at = self.lane_order.unsynced(row, (g.base + lane) % 32, cta.rank, ranges)
-        if at is not None:
-            places, instructions = self.launch.program.places, self.launch.program.instructions
-            who = self.agents[row][1]
-            first = Access(f"other lanes of {who}", instructions[at].opcode, str(places[at]))
-            second = Access(f"thread {g.base + lane} of {who}", instructions[g.at].opcode, str(places[g.at]))
-            missing = "bar.warp.sync (__syncwarp) or a barrier between the lanes' stores and what one of them issues"
-            self.launch.checks.report(Race("read after write", first, second, cta.ctaid, int(ranges[0][0]), missing))
+            self.lanes.met(row)
 
     def bulk_load(
         self, g: Gang, lane: int, cta: Cta, ranges: list[tuple[int, int]], barrier: Barrier, generic: bool = False
@@ -272,7 +216,7 @@ class ClusterRaces:
         found = _read(self._shadow(cta), Actor(groups.agent, groups.groups + 1, self.clocks[row, 1]), ranges, g.at)
         if found:
             self._report(found, cta, row)
-        self.check_lanes(g, lane, cta, ranges)
+        self.lanes.check(g, lane, cta, ranges)
 
     def bulk_wait(self, g: Gang, lane: int, groups: BulkGroups) -> None:
         """Groups have read their source, and those that were waited for without .read have written."""
@@ -280,7 +224,7 @@ class ClusterRaces:
             row = self._row(g, lane)
             before = self.clocks[row, 0].copy()
             self.clocks[row, :, groups.agent] = groups.read
-            self._learnt(row, np.arange(WARP_LANES) == (g.base + lane) % WARP_LANES, before, self.clocks[row, 0])
+            self.lanes.learnt(row, np.arange(32) == (g.base + lane) % 32, before, self.clocks[row, 0])
         if groups.writer >= 0:
             self.clocks[self._row(g, lane), :, groups.writer] = groups.written
 
@@ -322,11 +266,6 @@ class ClusterRaces:
         if copies.agent >= 0:
             self.clocks[g.cta.rank * self.warps + warp, 0, copies.agent] = copies.done
 
-    def _learnt(self, row: int, lanes: Any, before: Any, news: Any) -> None:
-        """Some lanes of a warp have waited for something: in strict mode, the others must wait for these."""
-        if self.lane_order is not None:
-            self.lane_clocks.learnt(row, lanes, before, news)
-
     def remote_access(self, g: Gang, m: Any, cta: Cta) -> None:
         """A thread uses the shared memory of another block, which must outlive that."""
         held = self.remote.setdefault(cta.rank, {})
@@ -367,6 +306,8 @@ class ClusterRaces:
         for row in self.rows(g, m):
             for proxy in proxies:
                 np.maximum(self.clocks[row, proxy], self.clocks[row, 0], out=self.clocks[row, proxy])
+            if space != "global":
+                self.lanes.passed_on(FENCE, g, m, row)
             self._tick(row)
 
     def barrier_init(self, g: Gang, m: Any, barrier: Barrier) -> None:
@@ -432,6 +373,7 @@ class ClusterRaces:
         for row in self.rows(g, m):
             self._check_init(barrier, row, g, False)
             if release:
+                self.lanes.passed_on(RELEASE, g, m, row)
                 barrier.clock = self._joined(barrier.clock, row)
                 self._tick(row)
 
@@ -463,8 +405,8 @@ class ClusterRaces:
             if acquire and barrier.done_clock is not None:
                 before = self.clocks[row, 0].copy()
                 self.acquire(row, barrier.done_clock)
-                self._learnt(row, self._lanes(g, m, row), before, barrier.done_clock[0])
-        self._stored_before(self.rows(g, m))
+                self.lanes.learnt(row, self.lanes.lanes(g, m, row), before, barrier.done_clock[0])
+            self.lanes.waited(row)
 
     def named_arrive(self, g: Gang, barrier: NamedBarrier) -> None:
         """bar.sync and bar.arrive. Each arrival must come after all arrivals of the barrier's last turn, else turns may mix."""
@@ -476,6 +418,7 @@ class ClusterRaces:
                     self._mixed(g, row, other, at, barrier)
                     break
         for row in rows:
+            self.lanes.passed_on(RELEASE, g, g.mask, row)
             barrier.marks.append((row, int(self.clocks[row, 0, row]), g.at))
             barrier.clock = self._joined(barrier.clock, row)
             self._tick(row)
@@ -503,6 +446,7 @@ class ClusterRaces:
         """barrier.cluster.arrive."""
         if release:
             for row in self.rows(g, g.mask):
+                self.lanes.passed_on(RELEASE, g, g.mask, row)
                 self.cluster.clock = self._joined(self.cluster.clock, row)
                 self._tick(row)
 
@@ -538,13 +482,13 @@ class ClusterRaces:
             )
             missing = self._missing(kind, mine, one.kind, known)
             if mine == WARP and known:
-                missing += (
-                    "; some lanes have waited: bar.warp.sync (__syncwarp) or a barrier before what the others access"
-                )
+                missing += WAITED
             self.launch.checks.report(Race(one.kind, first, second, cta.ctaid, one.low, missing))
 
     @staticmethod
     def _missing(first: str, second: str, kind: str, known: bool) -> str:
+        if first in MISSING:
+            return MISSING[first]
         if first == WARP and second == WARP:
             return "a barrier between the two warps"
         if first == WARP:

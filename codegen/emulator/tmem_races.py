@@ -243,9 +243,8 @@ class TensorRaces:
                 self.report(found, cta, one.row)
         for cta, chunks in shared:
             actor = Actor(agent, epoch, self.races.clocks[one.row, 1])
-            order = self.races.lane_order
-            if order is not None and order.pending(one.row):
-                self.races.check_lanes(g, lane, cta, _ranges(chunks, cta.shared.base))
+            if self.races.lanes.order.pending(one.row):
+                self.races.lanes.check(g, lane, cta, _ranges(chunks, cta.shared.base))
             found = self.races._shadow(cta).read_chunks(actor, chunks, g.at)
             if found:
                 self.report(found, cta, one.row, shared=True)

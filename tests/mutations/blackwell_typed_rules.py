@@ -233,6 +233,8 @@ LANES = (
     exchange("lanes do not meet after one has waited for its stores", "tma_store_wait_read<STAGING_BUFFERS - 1>();\n            __syncwarp();\n", "tma_store_wait_read<STAGING_BUFFERS - 1>();\n", ("mxfp8", "sixes", "whole")),
     exchange("lanes do not meet before one sends off what they staged", "            fence_async_proxy();\n            __syncwarp();\n", "            fence_async_proxy();\n", ("mxfp8", "sixes", "whole")),
     exchange("lanes do not meet before one says that A is ready", _PROXY + "                __syncwarp();\n", _PROXY, REGISTERS),
+    exchange("one lane alone fences, before the lanes have met", "                fence_async_proxy();    // the copy engine", "                if (elect_one()) fence_async_proxy();    // the copy engine", REGISTERS),
+    exchange("one lane alone fences what all have staged", "            fence_async_proxy();\n            __syncwarp();\n            if (lane == 0) {\n", "            if (lane == 0) fence_async_proxy();\n            __syncwarp();\n            if (lane == 0) {\n", ("mxfp8", "sixes", "whole")),
     exchange("one lane alone fences what all have read", "                fence_async_proxy();    // the copy engine overwrites through another proxy what these loads have read\n                __syncwarp();\n                if (elect_one()) {\n", "                __syncwarp();\n                if (elect_one()) {\n                    fence_async_proxy();\n", REGISTERS),
 )  # fmt: skip
 

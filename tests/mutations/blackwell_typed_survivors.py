@@ -16,11 +16,7 @@ TYPED_EQUIVALENT: dict[str, str] = {
 }
 """Patterns of names -> why the mutant is no fault."""
 
-TYPED_GAPS: dict[str, str] = {
-    "registers/source/lanes do not meet before one says that A is ready": (
-        "One lane arrives for a warp whose other lanes may still be reading the slot: the race check takes what a warp did before an arrival as ordered before it."
-    ),
-}
+TYPED_GAPS: dict[str, str] = {}
 """Patterns of names -> the fault, and the check that the emulator lacks."""
 
 TYPED_SURVIVORS = {**TYPED_EQUIVALENT, **TYPED_GAPS}

@@ -181,3 +181,95 @@ def test_what_lanes_know_is_exact() -> None:
     assert clocks.least(5, lanes < 11, after).tolist() == [6, 0, 0]
     clocks.synchronised(5, None)
     assert not clocks.differ(5)
+
+
+# ---- what one lane passes on for all ----------------------------------------------------------------------------------------------
+
+HANDED = (
+    WRAPPERS
+    + """
+// A warp reads a panel, or writes it, and one lane says so; the other warp then loads over it, or sends it off.
+extern "C" __global__ void __launch_bounds__(64) handed(const __grid_constant__ Map map, u32 *out) {
+    __shared__ __align__(1024) u32 panel[1024];
+    __shared__ u64 full, free;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, total = 0;
+    if (threadIdx.x == 0) {
+        init(&full, 1);
+        init(&free, ARRIVALS);
+        fence_init();
+    }
+    for (int k = threadIdx.x; k < 1024; k += 64) panel[k] = k;
+    fence_async();
+    __syncthreads();
+    if (warp == 0) {
+        USE;
+        FENCE;
+        SYNC;
+        if (ONE) arrive(&free);
+        AFTER;
+        out[lane] = total;
+    } else if (elect()) {
+        wait(&free, 0);
+        THEN;
+    }
+}
+"""
+)
+HANDED_PARTS = {
+    "ARRIVALS": "1",
+    "USE": "for (int k = 0; k < 32; ++k) total += *(volatile u32 *)&panel[32 * k + lane]",
+    "FENCE": "fence_async()",
+    "SYNC": "__syncwarp()",
+    "ONE": "lane == 0",
+    "AFTER": "",
+    "THEN": "expect(&full, 4096); load(panel, &map, 0, 0, &full); wait(&full, 0)",
+}
+WRITTEN = {
+    "USE": "for (int k = 0; k < 32; ++k) panel[32 * k + lane] = total + k",
+    "THEN": "store(&map, panel, 0, 0); store_commit(); store_wait<0>()",
+}
+PASSED = (
+    "bar.warp.sync (__syncwarp) or a barrier between what the lanes of the warp did and the arrival of some of them"
+)
+FENCED = "fence.proxy.async by each lane, or by one after bar.warp.sync (__syncwarp) or a barrier"
+
+
+def handed(**changes: str) -> EmulationResult:
+    bound = TensorMapArgument(TensorMap("u32", (32, 32), (128,), (32, 32), "none"), np.ones((32, 32), np.uint32))
+    return run_cuda(filled(HANDED, HANDED_PARTS, **changes), "handed", 1, 64, [bound, np.zeros(32, np.uint32)])
+
+
+@pytest.mark.parametrize("use", [{}, WRITTEN], ids=["read", "written"])
+def test_one_lane_may_arrive_for_all_after_they_have_met(use: dict[str, str]) -> None:
+    assert handed(**use).races == ()
+    assert handed(**use, FENCE="", SYNC="__syncwarp(); if (lane == 0) fence_async()").races == ()
+    assert handed(**use, ARRIVALS="32", ONE="true", SYNC="").races == ()
+    assert handed(**use, ARRIVALS="2", ONE="lane < 2", SYNC="__syncwarp()").races == ()
+
+
+@pytest.mark.parametrize(("use", "kind"), [({}, "write after read"), (WRITTEN, "read after write")], ids=["read", "written"])  # fmt: skip
+def test_one_lane_does_not_speak_for_the_others(use: dict[str, str], kind: str) -> None:
+    for missing, changes in (
+        (PASSED, {"SYNC": ""}),
+        (PASSED, {"SYNC": "elect()"}),
+        (PASSED, {"SYNC": "", "AFTER": "__syncwarp()"}),
+        (FENCED, {"FENCE": "if (lane == 0) fence_async()"}),
+        (FENCED, {"FENCE": "if (elect()) fence_async()"}),
+    ):
+        races = handed(**use, **changes).races
+        assert {race.kind for race in races} == {kind}, changes
+        assert {race.missing for race in races} == {missing}, changes
+        assert all("other lanes of warp 0" in race.first.agent for race in races)
+
+
+def test_one_lane_speaks_for_itself() -> None:
+    alone = "if (lane == 0) for (int k = 0; k < 1024; ++k) total += *(volatile u32 *)&panel[k]"
+    assert handed(USE=alone, SYNC="", FENCE="if (lane == 0) fence_async()").races == ()
+
+
+def test_what_is_not_passed_on_matters_only_to_who_touches_it() -> None:
+    elsewhere = {"USE": "__shared__ u32 other[32]; other[lane] = 1; total += *(volatile u32 *)&other[lane]", "SYNC": ""}
+    assert handed(**elsewhere).races == ()
+    # The warp itself goes on with what it has, and a later arrival after they have met passes it on.
+    again = "for (int k = 0; k < 32; ++k) panel[32 * k + lane] += 1; fence_async(); __syncwarp(); if (lane == 0) arrive(&free)"
+    assert handed(SYNC="", AFTER=again, THEN="wait(&free, 1); " + HANDED_PARTS["THEN"]).races == ()
