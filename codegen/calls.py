@@ -305,7 +305,10 @@ class Table:
         def elsewhere(calls: Any, out: Any, stream: Any) -> Any:
             """With several devices: on that of the arrays, into its current stream."""
             device = calls.device
-            address = current_stream(device).ptr if stream is None else stream_address(stream)
+            if stream is None:
+                address = current_stream(device).ptr
+            else:
+                address = stream if type(stream) is int else stream_address(stream)
             if current_device() == device:
                 status = call_driver(*calls[address])
             else:
@@ -403,6 +406,7 @@ _TORCH_TYPES = {
 
 def call(gemm: Gemm, a: Any, b: Any, out: Any, stream: Any, workspace: Any = None) -> Any:
     """A call of a Gemm for whose arrays no launch is kept yet, or with the caller's workspace."""
+    from .launch import cupy_stream
     from .launch_arrays import on_device_of
 
     if workspace is not None:
@@ -411,7 +415,12 @@ def call(gemm: Gemm, a: Any, b: Any, out: Any, stream: Any, workspace: Any = Non
         calls = _calls_of(gemm)
         gemm._launch = calls.table.launch
         result = calls(a, b, out, stream)
-        return gemm.bind(a, b, out)(stream) if result is None else result
+        if result is not None:
+            return result
+        # Where DLPack lets streams wait, it is the launch's that must.
+        chosen = None if stream is None else cupy_stream(stream)
+        with chosen or contextlib.nullcontext():
+            return gemm.bind(a, b, out)(chosen)
 
 
 def _calls_of(gemm: Any) -> Calls:

@@ -44,11 +44,13 @@ class DevicePointer:
 
 
 _told: set[str] = set()
+_MOST_TOLD = 200
+"""Warnings of a process: after so many of one kind, with other numbers each time, one more tells nothing."""
 
 
 def tell_once(log: logging.Logger, text: str) -> None:
     """Logs a warning the first time that it is given."""
-    if text not in _told:
+    if text not in _told and len(_told) < _MOST_TOLD:
         _told.add(text)
         log.warning(text)
 

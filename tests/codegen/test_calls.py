@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
@@ -386,6 +387,38 @@ def test_what_the_driver_was_told_of_one_stream_never_changes(machine: Machine) 
     assert len(bound.calls) <= 64
     assert bound.calls[199][0]._obj.stream == 199
     assert first[0]._obj.stream == 1
+
+
+def test_the_driver_is_handed_pointers_to_what_was_packed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through ctypes itself, as the driver is called."""
+    seen: list[tuple[Any, ...]] = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 4)
+    def receive(config: int, function: int, pointers: int, extra: int | None) -> int:
+        given = launch_packed._Config.from_address(config)
+        places = (ctypes.c_void_p * 3).from_address(pointers)
+        values = (
+            ctypes.c_uint32.from_address(places[0]).value,
+            ctypes.c_uint64.from_address(places[1]).value,
+            ctypes.string_at(places[2], 128),
+        )
+        sizes = (*given.grid, *given.block, given.shared_bytes, given.stream, given.attribute_count)
+        seen.append((sizes, given.attributes[0].id, given.attributes[0].value, function, values, extra))
+        return 0
+
+    address = ctypes.cast(receive, ctypes.c_void_p).value
+    assert address is not None
+    monkeypatch.setattr(launch_packed, "launcher", lambda: ctypes.CFUNCTYPE(ctypes.c_int)(address))
+    encoded = np.frombuffer(bytes(range(128)), "V128")
+    far = SimpleNamespace(cluster=(1, 1, 1), shared_bytes=64, function=lambda: SimpleNamespace(ptr=0x7F1234567890))
+    bound = launch_packed.PackedLaunch(
+        far, (132, 2), 384, [np.uint32(7), np.uint64(2**40 + 3), encoded], dependent=True
+    )  # type: ignore[arg-type]
+    gc.collect()
+    for _ in range(2):
+        bound(0x7FABCDEF0010)
+    sizes = (132, 2, 1, 384, 1, 1, 64, 0x7FABCDEF0010, 1)
+    assert seen == [(sizes, 6, 1, 0x7F1234567890, (7, 2**40 + 3, bytes(range(128))), None)] * 2
 
 
 def test_arguments_that_differ_by_stream(machine: Machine) -> None:
