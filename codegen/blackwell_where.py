@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stridewright.kernels.blackwell import Derivation, OperandTile
+from stridewright.kernels.blackwell import Derivation
+from stridewright.kernels.blackwell_operands import OperandTile
 from stridewright.kernels.blackwell_rules import ALIGNMENT_SLACK, PANEL_BYTES, TILE_SLOTS, panel_rows
 from stridewright.layout import SwizzledLayout, idx2crd, left_inverse, size
 

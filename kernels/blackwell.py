@@ -16,7 +16,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stridewright.layout import Layout, SwizzledLayout, compose, cosize, left_inverse, size
+from stridewright.layout import Layout, SwizzledLayout, compose, left_inverse, size
 from stridewright.layout.banks import Access, BankReport, bank_report
 from stridewright.layout.hardware import (
     Plan,
@@ -26,21 +26,18 @@ from stridewright.layout.hardware import (
     accumulator_layout,
     accumulator_request,
     instruction_descriptor,
-    k_advance,
-    matrix_descriptor,
     smem_tile,
-    swizzle_mode,
     tensor_memory_access,
 )
 from stridewright.layout.hardware.dtypes import data_type
 from stridewright.layout.hardware.tensor_memory_plan import MINIMUM_COLUMNS
 
 from .blackwell_left import TensorA, slot_requests, tensor_a
+from .blackwell_operands import OperandTile, operand_tile
 from .blackwell_rules import (
     ALIGNMENT_SLACK,
     accumulator_width,
     ctas,
-    operand_swizzle,
     panel_rows,
     path_of,
     shared_parts,
@@ -52,66 +49,17 @@ from .blackwell_types import (
     instruction_k,
     kind_of,
     multiplied,
-    operand_formats,
     panel_columns,
     result_bytes,
-    shared_bits,
 )
 from .config import GemmConfig
 from .hopper import Step, TensorMaps, byte_offsets
-
-Tile = Layout | SwizzledLayout
 
 EPILOGUE_WARPS = 4
 LANE = 1 << 16
 """One lane, in an address of tensor memory (PTX ISA 9.1, section 9.7.16.2)."""
 WARP_LANES = 32
 """Lanes that one warp may touch: those from 32 * (warp % 4) on (PTX ISA 9.1, section 9.7.16.8)."""
-
-
-@dataclass(frozen=True)
-class OperandTile:
-    """An operand's tile in one CTA's shared memory: ``layout`` maps (row, k) to an element offset in its slot."""
-
-    name: str
-    dtype: str
-    """The format as shared memory holds it: what lies padded there has a name of its own."""
-    rows: int
-    """Rows of M or N in a CTA's slot: of a pair's tile, each holds half."""
-    major: str
-    swizzle: str
-    layout: Tile
-    slot_bytes: int
-    descriptor: int
-    step_advance: Layout
-    """k-step of one instruction, 32 bytes -> what is added to the descriptor, in its units of 16 bytes."""
-    slice_rows: int
-    """Rows that one CTA loads, for itself and for those of other tiles in its cluster that need the same."""
-    slice_bytes: int
-    """From one slice to the next, in a slot."""
-    box: Tile
-    """(row, k) -> element offset in one box, of which a slice has ``boxes``."""
-    boxes: int
-    box_span: int
-    """Elements from one box to the next: of K in a K-major operand, else of M or N."""
-    box_step: int
-    """Bytes from one box to the next, in a slot."""
-    box_bytes: int
-
-    @property
-    def counted_bytes(self) -> int:
-        """What the barrier counts of a slot: the bytes that are brought, without the padding between 4- and 6-bit elements
-        (see ``TensorMap.box_bytes``)."""
-        return self.slot_bytes * data_type(self.dtype).bits // self.bits
-
-    @property
-    def bits(self) -> int:
-        """Bits of an element in shared memory, padding included."""
-        return shared_bits(self.dtype)
-
-    def bytes_of(self, elements: int) -> int:
-        """Bytes of so many elements in shared memory."""
-        return elements * self.bits // 8
 
 
 @dataclass(frozen=True)
@@ -290,60 +238,6 @@ def panel_tile(rows: int, columns: int, dtype: str = "bf16") -> SwizzledLayout:
     if not isinstance(panel, SwizzledLayout):
         raise AssertionError(f"{panel} has no swizzle")
     return panel
-
-
-def operand_tile(name: str, rows: int, config: GemmConfig, swizzle: str | None = None, slices: int = 1) -> OperandTile:
-    """The tile of one operand, ``rows`` of M or N in a CTA, and all that follows from it. ``slices``: tiles of a cluster
-    that share it.
-
-    The swizzle is the widest whose span divides a slice's contiguous run; boxes follow one another along that run.
-
-    >>> tile = operand_tile("A", 128, GemmConfig(arch="sm_100a"))
-    >>> print(tile.layout, hex(tile.descriptor), tile.step_advance)
-    S<3,3,3> o ((8,16),(64,1)):((64,512),(1,0)) 0x4000404000010000 4:2
-    """
-    problem, k = config.problem, config.tile.k
-    number = 0 if name == "A" else 1
-    dtype, major = operand_formats(problem)[number], (problem.a_major, problem.b_major)[number]
-    bits = shared_bits(dtype)
-    slice_rows = rows // slices
-    run = k if major == "k" else slice_rows
-    swizzle = operand_swizzle(dtype, major, run) if swizzle is None else swizzle
-    span = max(swizzle_mode(swizzle).span, 16) * 8 // bits
-    order = (0, 1) if major == "k" else (1, 0)
-    layout = smem_tile(swizzle, major, dtype, rows, k, order=order)
-    box = smem_tile(swizzle, major, dtype, *((slice_rows, span) if major == "k" else (span, k)), order=order)
-    return OperandTile(
-        name=name,
-        dtype=dtype,
-        rows=rows,
-        major=major,
-        swizzle=swizzle,
-        layout=layout,
-        slot_bytes=_elements(layout) * bits // 8,
-        descriptor=matrix_descriptor(layout, dtype=dtype, arch=config.arch, major=major, address=0),
-        step_advance=k_advance(layout, dtype=dtype, arch=config.arch, major=major),
-        slice_rows=slice_rows,
-        slice_bytes=int(plain(layout)(slice_rows % rows, 0)) * bits // 8,
-        box=box,
-        boxes=run // span,
-        box_span=span,
-        box_step=_elements(layout) * span // (k if major == "k" else rows) * bits // 8,
-        box_bytes=_elements(box) * bits // 8,
-    )
-
-
-def plain(tile: Tile) -> Layout:
-    """The layout under a swizzle, if there is one.
-
-    >>> print(plain(panel_tile(16, 64)))
-    ((8,2),(64,1)):((64,512),(1,0))
-    """
-    return tile.layout if isinstance(tile, SwizzledLayout) else tile
-
-
-def _elements(tile: Tile) -> int:
-    return int(cosize(plain(tile)))
 
 
 def fragment_of(config: GemmConfig) -> Fragment:

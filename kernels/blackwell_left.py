@@ -22,7 +22,8 @@ from .config import AIn, GemmConfig, Violation
 from .hopper import AddressFunction, Constant, Step, byte_offsets
 
 if TYPE_CHECKING:
-    from .blackwell import Derivation, OperandTile
+    from .blackwell import Derivation
+    from .blackwell_operands import OperandTile
 
 CHUNK_BYTES = 16
 """What a thread reads of shared memory at a time."""

@@ -31,7 +31,8 @@ from .blackwell_types import accumulator_of, instruction_k, panel_columns, resul
 from .hopper import AddressFunction, Constant, Step, byte_offsets
 
 if TYPE_CHECKING:
-    from .blackwell import Derivation, OperandTile
+    from .blackwell import Derivation
+    from .blackwell_operands import OperandTile
 
 _NO_SWIZZLE_CHUNK = 8  # elements of a 16-byte chunk
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stridewright.kernels.blackwell import OperandTile, operand_tile
+from stridewright.kernels.blackwell_operands import OperandTile, operand_tile
 from stridewright.kernels.config import GemmConfig, Problem
 from stridewright.layout import SwizzledLayout
 from stridewright.layout.hardware import InstructionDescriptor, instruction_descriptor
