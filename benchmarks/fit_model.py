@@ -64,7 +64,7 @@ _FULL, _MOST = 15, 30
 
 class Timings:
     """The measured runs as arrays, shapes one after another. Without those that ``select`` decides by turns, and without
-    sums divided so that a cluster's share begins inside a tile, which are never chosen.
+    configurations that are never chosen.
     """
 
     def __init__(self, shapes: Sequence[dict[str, Any]]):
@@ -72,7 +72,7 @@ class Timings:
         self.shapes: list[list[int]] = []
         for shape in shapes:
             m, n, _ = shape["shape"]
-            kept = [pair for pair in zip(shape["features"], shape["us"], strict=True) if _even(pair[0])]
+            kept = [pair for pair in zip(shape["features"], shape["us"], strict=True) if could_be_chosen(pair[0])]
             if many_turns(m, n) or len(kept) < 2:
                 continue
             rows += [features for features, _ in kept]
@@ -107,12 +107,15 @@ class Timings:
         return np.exp(self.over[firsts])
 
 
-def _even(features: Sequence[float]) -> bool:
-    """Whether every CTA's share of K begins where a tile's does, or at the same place of it."""
+def could_be_chosen(features: Sequence[float]) -> bool:
+    """Whether a choice looks at such configurations: every CTA of a cluster has a tile, and where the sum over K is divided,
+    a CTA for every part.
+    """
     rows, columns, _, tile_m, tile_n, _, _, _, _, cluster_m, cluster_n, _, parts, *_ = features
     blocks = -(-rows // (tile_m * cluster_m)) * -(-columns // (tile_n * cluster_n))
     most = {1: SMS, 2: SMS // 2, 4: 30}[int(cluster_m * cluster_n)]
-    return parts <= 1 or blocks * parts <= most
+    with_tiles = cluster_m <= -(-rows // tile_m) and cluster_n <= -(-columns // tile_n)
+    return with_tiles and (parts <= 1 or blocks * parts <= most)
 
 
 def fit_constants(timings: Timings, evaluations: int = 120) -> Constants:

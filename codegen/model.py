@@ -81,7 +81,8 @@ def physical_us(x: Features, sms: int, c: Constants) -> NDArray[Any]:
     body = np.where(x.pingpong > 0, alternating, work.slots * slot + work.turns * end)
     # In the last turn fewer CTAs ask for something, and of the last slot of a tile TMA reads no more than there is.
     body = body - work.k_blocks * (slot - last)
-    body = body - c.tail * (work.k_blocks - x.k / x.tile_k) * slot * np.where(work.divided, 0, work.turns)
+    padding = np.where(work.divided, 0, work.k_blocks - x.k / x.tile_k)
+    body = body - c.tail * padding * ((work.turns - 1) * slot + last)
     body = body / 1e3
 
     once = 2.0 * (x.rows * x.k + x.columns * x.k + x.rows * x.columns)
@@ -133,6 +134,8 @@ _PARTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 33, 44, 60, 64, 66, 
 _MOST_ACCUMULATORS = 208
 _SWAPPED_ROWS = 1024
 """Rows of A up to which swapped operands are thought of; beyond, what differs is who stands in which rows."""
+_FEW_ROWS = 32
+"""Rows of A up to which only swapped operands are thought of: of a box of 64 rows more than half would lie outside."""
 _STAGING_BUFFERS = 2
 
 
@@ -170,6 +173,8 @@ def space(problem: Problem, sms: int = SMS) -> Features:
     useful &= (cluster_m <= up(rows, tile_m)) & (cluster_n <= up(columns, width)) & (width % (8 * cluster_m) == 0)
     useful &= (tile_k <= 128) | (width <= 64)
     useful &= (swap == 0) | (m <= _SWAPPED_ROWS) | direct
+    if m <= _FEW_ROWS and n >= 64:
+        useful &= swap > 0
     names = (
         "rows",
         "columns",

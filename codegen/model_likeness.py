@@ -26,7 +26,8 @@ REACH = 1.5
 def coordinates(x: Features, work: Work) -> NDArray[np.float64]:
     """The point of each configuration, a row each. A step of 1 along any column makes a run another one. Columns: sizes of the
     problem (rows of A, of B, K), extents of a tile along them, its slots, its cluster, who multiplies, how K is divided,
-    turns, stores, rows between sectors, CTAs, and whether a ring holds all there is.
+    turns, stores, rows between sectors, CTAs, and whether a ring holds all there is. The scales are those that predicted
+    shapes best that had been left out.
     """
     swapped = x.swapped > 0
 
@@ -36,22 +37,26 @@ def coordinates(x: Features, work: Work) -> NDArray[np.float64]:
     sizes, tiles = sides(x.rows, x.columns), sides(x.tile_m, x.tile_n)
     clusters = sides(x.cluster_m, x.cluster_n)
     columns = (
-        *(0.3 * np.log2(size) for size in (*sizes, x.k)),
-        *(0.7 * np.log2(tile) for tile in tiles),
-        0.8 * np.log2(x.tile_k),
+        *(0.15 * np.log2(size) for size in sizes),
+        0.3 * np.log2(x.k),
+        0.7 * np.log2(tiles[0]),
+        0.5 * np.log2(tiles[1]),
+        0.35 * np.log2(x.tile_k),
         0.5 * np.log2(x.stages),
-        *(0.6 * np.log2(size) for size in clusters),
-        0.5 * x.pingpong,
-        0.5 * (x.consumers == 1),
-        0.5 * (x.consumers == 3),
-        0.7 * x.swapped,
-        0.5 * np.log2(np.maximum(1, x.parts)),
+        0.6 * np.log2(clusters[0]),
+        0.9 * np.log2(clusters[1]),
+        0.35 * x.pingpong,
+        0.35 * (x.consumers == 1),
+        0.25 * (x.consumers == 3),
+        1.5 * x.swapped,
+        1.1 * np.log2(np.maximum(1, x.parts)),
         0.6 * work.divided,
-        0.6 * np.minimum(work.turns, 4) * ~work.divided,
+        1.0 * x.atomic,
+        0.4 * np.minimum(work.turns, 4) * ~work.divided,
         0.8 * x.direct,
         0.8 * (x.k * 2 % 32 != 0),
-        work.ctas / FITTED_ON_SMS,
-        0.5 * (work.slots <= x.stages),
+        1.5 * work.ctas / FITTED_ON_SMS,
+        0.35 * (work.slots <= x.stages),
     )
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 
@@ -59,7 +64,7 @@ def coordinates(x: Features, work: Work) -> NDArray[np.float64]:
 def likeness(points: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
     """How like each other point a point is, from 0 to 1.
 
-    >>> here = np.zeros((1, 20))
+    >>> here = np.zeros((1, 21))
     >>> float(likeness(here, here)[0, 0])
     1.0
     """

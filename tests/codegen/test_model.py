@@ -54,6 +54,13 @@ def test_more_work_is_never_modelled_as_less_time(m: int, n: int, slots: int) ->
     assert (physical_us(dataclasses.replace(x, stages=x.stages + 1), SMS, c) <= now).all()
 
 
+@given(SIZES, SIZES, st.integers(1, 40).map(lambda k: 8 * k))
+@settings(max_examples=40, deadline=None)
+def test_little_depth_has_a_modelled_time_too(m: int, n: int, k: int) -> None:
+    times = physical_us(space(Problem(m=m, n=n, k=k)), SMS, fitted().constants)
+    assert (times > 0.8 * fitted().constants.launch).all()
+
+
 def test_rows_that_begin_between_sectors_cost_more_than_a_little_more_depth() -> None:
     """5,576 elements of 2 bytes are no multiple of 32 bytes, 5,584 are."""
     between, aligned = (space(Problem(m=241, n=871, k=k)) for k in (5576, 5584))
