@@ -29,6 +29,8 @@ MOST = 512
 """Launches kept in one table; the oldest are forgotten first."""
 MOST_BYTES = 2**28
 """Device memory that the launches kept in one table may hold, for copies of operands."""
+MOST_BYTES_OF_ALL = 2**30
+"""The same, of all tables."""
 
 Key = Callable[[Any, Any, Any], tuple[Any, ...]]
 
@@ -182,6 +184,11 @@ class Table:
     def __len__(self) -> int:
         return len(self._known)
 
+    @property
+    def memory(self) -> int:
+        """Bytes of device memory that the kept launches hold."""
+        return self._bytes
+
     def keep(self, a: Any, b: Any, out: Any, calls: Any, others: dict[str, Any] | None = None, memory: int = 0) -> None:
         """Keeps a launch on these arrays: what the driver is called with by stream (:class:`.launch_packed.CallsByStream`).
         ``memory``: the bytes of device memory that live as long. More than ``MOST_BYTES`` are not kept, and the oldest are
@@ -199,9 +206,21 @@ class Table:
             if memory:
                 self._memory[key] = memory
             while len(self._known) > MOST or self._bytes > MOST_BYTES:
-                oldest = next(iter(self._known))
-                del self._known[oldest]
-                self._bytes -= self._memory.pop(oldest, 0)
+                self._forget(next(iter(self._known)))
+        if memory:
+            _keep_within_bounds(self)
+
+    def _forget(self, key: tuple[Any, ...]) -> None:
+        self._known.pop(key, None)
+        self._bytes -= self._memory.pop(key, 0)
+
+    def forget_memory(self) -> bool:
+        """Forgets the oldest launch that holds memory; whether there was one."""
+        with self._lock:
+            oldest = next(iter(self._memory), None)
+            if oldest is not None:
+                self._forget(oldest)
+        return oldest is not None
 
     def _learn(self, kind: type) -> Key | None:
         if kind not in self._key_of:
@@ -318,6 +337,23 @@ class Table:
             return out
 
         return launch, launch_with
+
+
+_holders: weakref.WeakSet[Table] = weakref.WeakSet()
+"""The tables with launches that hold device memory."""
+
+
+_bounding = threading.Lock()
+
+
+def _keep_within_bounds(table: Table) -> None:
+    """Notes that a table holds memory, and has launches forgotten until all tables together hold no more than they may."""
+    with _bounding:
+        _holders.add(table)
+        holders = list(_holders)
+        for one in holders:
+            while sum(holder.memory for holder in holders) > MOST_BYTES_OF_ALL and one.forget_memory():
+                pass
 
 
 class Calls:

@@ -375,5 +375,6 @@ def record_of(made: Gemm, sms: int) -> dict[str, Any]:
             "partial_floats": division.partial_floats,
             "counters": division.counters,
             "shared_blocks": division.shared_blocks,
+            "added": made.config.split.reduce == "atomic",
         },
     }

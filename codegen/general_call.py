@@ -83,7 +83,7 @@ def multiply(
     made = _made(shapes[0][-2], shapes[1][-2], k, *formats, wanted, arch, tuple(sorted(own.items())))
     from .general import GeneralGemm
 
-    if arch != "sm_90a" or not (options or isinstance(made, GeneralGemm)):
+    if arch != "sm_90a" or not (options.keys() - {"workspace"} or isinstance(made, GeneralGemm)):
         return made(a, b, out=out, stream=stream, **options)
     from .calls import call_with
 

@@ -1,7 +1,7 @@
 """The device memory that a launch writes beside its result: partial sums and counters of tiles that several CTAs share.
 
-Three ways to have it: an own one for each bound launch, one for each stream that a GEMM's kept launches go to (one after
-the other there), or the caller's own memory. Knows sizes and where memory lies; the kernel's use of it is in
+Three ways to have it: an own one for each bound launch; for kept launches one for each stream, where they come one after the
+other; or the caller's own memory. Knows sizes and where memory lies; the kernel's use of it is in
 ``kernels/cuda/partial_sums.cuh``.
 """
 
@@ -21,16 +21,22 @@ if TYPE_CHECKING:
 ALIGNMENT = 16
 """Bytes: partial sums are written four float32 at a time."""
 
+COUNTER_BYTES = 2**16
+"""What a stream's workspace has for counters; a GEMM with more has one of its own."""
+
 _MOST_STREAMS = 64
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a launch needs: ``partials`` and ``counters`` in bytes, ``shared_blocks`` of tiles."""
+    """What a launch needs: ``partials`` and ``counters`` in bytes, ``shared_blocks`` of tiles; ``added`` if partial sums are added
+    up in place, and so must be zeros before, as they are after.
+    """
 
     partials: int
     counters: int
     shared_blocks: int
+    added: bool = False
 
     @property
     def bytes(self) -> int:
@@ -42,26 +48,29 @@ class Sizes:
         return self.partials + self.counters
 
 
-def sizes(division: Division) -> Sizes:
+def sizes(division: Division, added: bool = False) -> Sizes:
     """What a launch that is so divided needs."""
-    return Sizes(4 * division.partial_floats, 4 * division.counters, division.shared_blocks)
+    return Sizes(4 * division.partial_floats, 4 * division.counters, division.shared_blocks, added)
 
 
 class Memory:
-    """The workspace of one launch at a time: ``partials`` and ``counters`` are addresses, 0 where there is none."""
+    """The workspace of one launch at a time: ``partials`` and ``counters`` are addresses, 0 where there is none. The counters
+    follow the partial sums, which are at the beginning, or stand there themselves, with the partial sums ``partials_at`` behind.
+    """
 
-    def __init__(self, needed: Sizes, held: Any = None, address: int = 0):
-        self.needed, self.held, self.address = needed, held, address
+    def __init__(self, needed: Sizes, held: Any = None, address: int = 0, partials_at: int = 0):
+        self.needed, self.held, self.address, self._partials_at = needed, held, address, partials_at
 
     @property
     def partials(self) -> int:
         """The address of the partial sums."""
-        return self.address if self.needed.partials else 0
+        return self.address + self._partials_at if self.needed.partials else 0
 
     @property
     def counters(self) -> int:
         """The address of the counters."""
-        return self.address + self.needed.partials if self.needed.counters else 0
+        after = 0 if self._partials_at else self.needed.partials
+        return self.address + after if self.needed.counters else 0
 
     def __call__(self, stream: Any = None) -> None:
         """Makes it zeros, as a launch wants to find it and leaves it, in the order of a stream (None: CuPy's current one)."""
@@ -142,34 +151,74 @@ def given(array: Any, needed: Sizes) -> Memory:
     return Memory(needed, held, address)
 
 
-class Workspaces:
-    """Of one GEMM, for each stream of each device the workspace of the launches that go there one after the other.
+class _OfStreams:
+    """For each stream of each device a workspace for the launches of all GEMMs that go there one after the other. Every launch
+    finds the counters zero and leaves them so, and whatever partial sums are left over, the next one writes over.
 
-    They live as long as this does, and are never moved: graphs that were captured may hold their addresses.
+    They are never moved or freed while their stream is in use: graphs that were captured may hold their addresses. (Two graphs
+    captured from one stream use the same one, and must not run at the same time; each can have its own by ``workspace=``.)
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made: dict[tuple[int, int], Memory] = {}
+        self._made: dict[tuple[int, int], list[tuple[int, Any]]] = {}
 
     def of(self, device: int, stream: int, needed: Sizes) -> Memory:
-        """The one of a stream, made when first asked for; ``device`` must be current."""
+        """The one of a stream, made when first asked for so much; ``device`` must be current."""
         with self._lock:
-            found = self._made.get((device, stream))
-            if found is None:
-                if len(self._made) >= _MOST_STREAMS:
-                    # Streams that are gone had theirs; what still runs must end before they are given to others.
-                    from .launch import import_cupy
+            if (device, stream) not in self._made and len(self._made) >= _MOST_STREAMS:
+                # Streams that are gone had theirs; what still runs must end before the memory is given to others.
+                from .launch import import_cupy
 
-                    import_cupy().cuda.Device(device).synchronize()
-                    self._made.clear()
-                found = self._made[device, stream] = new(needed)
-            return found
+                import_cupy().cuda.Device(device).synchronize()
+                self._made.clear()
+            sizes_made = self._made.setdefault((device, stream), [])
+            for size, memory in sizes_made:
+                if size >= needed.partials:
+                    return Memory(needed, memory.held, memory.address, COUNTER_BYTES)
+            # Twice as much each time: the ones that were too small are together no larger than the last.
+            size = 1 << max(needed.partials - 1, 1).bit_length()
+            memory = new(Sizes(COUNTER_BYTES + size, 0, 0))
+            sizes_made.append((size, memory))
+            return Memory(needed, memory.held, memory.address, COUNTER_BYTES)
 
     @property
     def bytes(self) -> int:
         """Bytes of device memory that all of them hold."""
-        return sum(memory.needed.bytes for memory in self._made.values())
+        return sum(COUNTER_BYTES + size for made in self._made.values() for size, _ in made)
+
+
+_of_streams = _OfStreams()
+
+
+class Workspaces:
+    """Where the kept launches of one GEMM have their workspaces: in those of their streams; or in ones of its own, where partial
+    sums are added up in place or counters are many.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._own: dict[tuple[int, int], Memory] = {}
+
+    def of(self, device: int, stream: int, needed: Sizes) -> Memory:
+        """The one of a stream, made when first asked for; ``device`` must be current."""
+        if not needed.added and needed.counters <= COUNTER_BYTES:
+            return _of_streams.of(device, stream, needed)
+        with self._lock:
+            found = self._own.get((device, stream))
+            if found is None:
+                if len(self._own) >= _MOST_STREAMS:
+                    from .launch import import_cupy
+
+                    import_cupy().cuda.Device(device).synchronize()
+                    self._own.clear()
+                found = self._own[device, stream] = new(needed)
+            return found
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of device memory that those of its own hold."""
+        return sum(memory.needed.bytes for memory in self._own.values())
 
 
 @functools.lru_cache(maxsize=256)
@@ -193,7 +242,9 @@ class Workspace:
     def __init__(self, gemm: Any, division: Any, source: Any = None):
         from .launch import current_device
 
-        self.needed = sizes(division)
+        # What was recorded of a division says itself how its sums are added.
+        added = getattr(division, "added", None)
+        self.needed = sizes(division, gemm.config.split.reduce == "atomic" if added is None else added)
         table = gemm.order_table()
         # Kernels without need of any must not pay for the import, nor for allocations.
         self._table = _order_table(table.tobytes(), current_device()) if table.size else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -243,6 +244,8 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(launch_arrays, "torch_stream", lambda: made.torch_streams.__getitem__)
     monkeypatch.setattr(calls, "_LIBRARIES", {})
     monkeypatch.setattr(launch, "gpu_available", lambda arch=None: (True, ""))
+    monkeypatch.setattr(workspace, "_of_streams", workspace._OfStreams())
+    monkeypatch.setattr(calls, "_holders", weakref.WeakSet())
     for cached in (workspace._filling_stream, workspace._order_table, bind._multiprocessors_of, bind._encoded):
         cached.cache_clear()
     return made

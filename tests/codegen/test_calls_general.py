@@ -247,6 +247,20 @@ def test_copies_come_before_each_kept_launch_and_are_counted(
     assert len(table) == 1  # too much to be kept: bound anew each time
 
 
+def test_copies_of_all_gemms_together_are_bounded(
+    bound: list[Any], machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = 2 * 40 * (40 + 24)
+    monkeypatch.setattr(calls_module, "MOST_BYTES_OF_ALL", 3 * each)
+    a, b, _ = arrays(k=37)
+    gemms = [Gemm(40, 24, 37) for _ in range(5)]
+    for number, made in enumerate(gemms):
+        made(a, b, out=Array(2**24 + 4096 * number, (40, 24)))
+    tables = [made._calls.table for made in gemms]
+    assert sum(table.memory for table in tables) == 3 * each
+    assert sum(len(table) for table in tables) == 3
+
+
 def test_memory_of_a_captured_launch_stays(bound: list[Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[Any] = []
     monkeypatch.setattr(workspace, "_PINNED", pinned)
@@ -288,20 +302,43 @@ def test_a_stream_has_one_workspace_for_all_launches(bound: list[Any], machine: 
     made = split()
     size = made.workspace_bytes
     assert size > 0
+    other = Gemm(128, 128, 4096, config=GemmConfig().replace(tile_n=64, split_kind="split", parts=2))
+    smaller = [Array(one.data.ptr + 2**40, (128, 4096)) for one in split_arrays()[:2]]
     for place in (1, 2, 3):
         for stream in (5, 6, 5):
             made(*split_arrays(place)[:2], out=split_arrays(place)[2], stream=stream)
+        other(*smaller, out=split_arrays(9)[2], stream=5)  # needs less, and finds the same
     found = workspaces(machine)
     assert len(set(found)) == 2
-    assert [one == found[0] for one in found] == [True, False, True] * 3
+    assert [one == found[0] for one in found] == [True, False, True, True] * 3
     cleared = [event for event in machine.events if event[0] == "clear"]
-    assert [(event[2], event[3]) for event in cleared] == [(size, 5005)] * 2  # once each, in a stream of its own
+    assert [event[3] for event in cleared] == [5005] * 2  # once each, in a stream of its own
+    assert size <= cleared[0][2] <= 2 * size + 2 * workspace.COUNTER_BYTES
     assert machine.allocated == [5005, 5005]
-    assert made._calls is not None
-    assert made._calls.workspaces.bytes == 2 * size
+    for partials, counters in found:
+        assert partials == counters + workspace.COUNTER_BYTES
     one = made.bind(*split_arrays())
     another = made.bind(*split_arrays())
     assert one.workspace.memory.address != another.workspace.memory.address
+
+
+def test_more_is_made_where_more_is_needed_and_less_finds_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = workspace._OfStreams()
+    addresses = [made.of(0, 7, workspace.Sizes(size, 8, 1)).partials for size in (1000, 900, 5000, 1024, 4000, 8192)]
+    assert [addresses.index(one) for one in addresses] == [0, 0, 2, 0, 2, 2]
+    assert made.bytes == 2 * workspace.COUNTER_BYTES + 1024 + 8192
+
+
+def test_sums_that_are_added_in_place_have_zeros_of_their_own(bound: list[Any], machine: Machine) -> None:
+    config = GemmConfig().replace(tile_n=64, split_kind="split", parts=4, reduce="atomic")
+    gemms = [Gemm(128, 128, 8192, config=config) for _ in range(2)]
+    for made in gemms:
+        for stream in (5, 6, 5):
+            made(*split_arrays()[:2], out=split_arrays()[2], stream=stream)
+    found = workspaces(machine)
+    assert len(set(found)) == 4
+    assert [found.index(one) for one in found] == [0, 1, 0, 3, 4, 3]
+    assert gemms[0]._calls.workspaces.bytes == 2 * gemms[0].workspace_bytes
 
 
 def test_the_caller_s_workspace_is_cleared_before_each_launch(bound: list[Any], machine: Machine) -> None:
@@ -353,11 +390,12 @@ def test_a_launch_that_needs_none_takes_any_workspace(bound: list[Any], machine:
 
 
 def test_workspaces_of_streams_that_are_gone_go_after_their_work(machine: Machine) -> None:
-    made = workspace.Workspaces()
-    for stream in range(70):
-        made.of(0, 100 + stream, workspace.Sizes(64, 8, 1))
-    assert ("synchronize device", 0) in machine.events
-    assert made.bytes <= 64 * 72
+    for made, added in ((workspace._OfStreams(), False), (workspace.Workspaces(), True)):
+        machine.events.clear()
+        for stream in range(70):
+            made.of(0, 100 + stream, workspace.Sizes(64, 8, 1, added))
+        assert ("synchronize device", 0) in machine.events
+        assert made.bytes <= 64 * (64 + workspace.COUNTER_BYTES)
 
 
 def test_k_of_zero_reads_zeros_that_are_there(bound: list[Any], machine: Machine) -> None:
