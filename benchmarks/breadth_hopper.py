@@ -229,7 +229,7 @@ def configurations(problem: Any, fusion: Any, promote: int = 0) -> list[Any]:
             for c in (1, 2)
         ]
     for shape in shapes:
-        config = with_most_stages(first.replace(swap=False, split_kind="none", parts=1, **shape))
+        config = with_most_stages(first.replace(swap=False, split_kind="none", parts=1, reduce="ordered", **shape))
         if config is not None and config not in found:
             found.append(config)
     return found

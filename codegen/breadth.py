@@ -131,7 +131,7 @@ def _draw_config(random: np.random.Generator) -> GemmConfig:
         cluster_n=one_of(1, 1, 1, 2),
         split_kind=split,
         parts=one_of(2, 3) if split == "split" else 1,
-        reduce=one_of("ordered", "atomic"),
+        reduce=one_of("ordered", "atomic") if split != "none" else one_of("ordered", "ordered"),
         store=one_of("tma", "direct"),
         promote=promote,
     )

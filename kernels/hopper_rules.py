@@ -441,6 +441,13 @@ def _choice_violations(config: GemmConfig) -> Iterator[Violation]:
             rule=f'counts only with split_kind="split", and it is "{split.kind}"',
             fix='parts=1, or split_kind="split"',
         )
+    if split.kind == "none" and split.reduce == "atomic":
+        yield Violation(
+            parameter="reduce",
+            value="'atomic'",
+            rule="is how partial sums of shared tiles are added, and every tile is computed whole",
+            fix='reduce="ordered", or split_kind="split" or "stream"',
+        )
     if split.kind != "none" and schedule.kind == "pingpong":
         yield Violation(
             parameter="split_kind",

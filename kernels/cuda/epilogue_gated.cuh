@@ -5,16 +5,16 @@
 struct Epilogue {
     Out *d;
     uint64 d_row_stride;    // elements
-    uint64 d_batch_stride;
+    uint64 several_stride;
     uint64 offset;          // of this batch
     uint32 m, n;
 
     DEVICE Epilogue(const Output &output, uint32, uint32, uint32 m, uint32 n)
-        : d(output.d), d_row_stride(output.d_row_stride), d_batch_stride(output.d_batch_stride), offset(0), m(m), n(n) {}
+        : d(output.d), d_row_stride(output.d_row_stride), several_stride(output.batch_stride), offset(0), m(m), n(n) {}
 
     // What is stored next belongs to this batch, and its rows end there.
     DEVICE void move_to(uint32 batch, uint32 row_end) {
-        if (SEVERAL_D) offset = batch * d_batch_stride;
+        if (SEVERAL_D) offset = batch * several_stride;
         m = row_end;
     }
 

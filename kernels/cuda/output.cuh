@@ -9,8 +9,8 @@ struct Output {
     const TensorMap *tail_map;
     Out *d;
     uint64 d_row_stride;      // elements
-    uint64 d_batch_stride;
+    uint64 batch_stride;
 
-    DEVICE Output(const TensorMap *map, const TensorMap *tail_map, Out *d, uint64 d_row_stride, uint64 d_batch_stride)
-        : map(map), tail_map(tail_map), d(d), d_row_stride(d_row_stride), d_batch_stride(d_batch_stride) {}
+    DEVICE Output(const TensorMap *map, const TensorMap *tail_map, Out *d, uint64 d_row_stride, uint64 batch_stride)
+        : map(map), tail_map(tail_map), d(d), d_row_stride(d_row_stride), batch_stride(batch_stride) {}
 };

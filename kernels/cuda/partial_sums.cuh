@@ -113,7 +113,7 @@ struct PartialSums {
         const uint32 first_column = column + accumulator_column(fragment % 128, 0) + octet * 8;
         const uint64 row_stride = SWAPPED ? 1 : output.d_row_stride;
         const uint64 column_stride = SWAPPED ? output.d_row_stride : 1;
-        Out *const first = output.d + (SEVERAL_D ? batch * output.d_batch_stride : 0) + first_row * row_stride + first_column * column_stride;
+        Out *const first = output.d + (SEVERAL_D ? batch * output.batch_stride : 0) + first_row * row_stride + first_column * column_stride;
         const Accumulator values[4] = {sum.x, sum.y, sum.z, sum.w};
         #pragma unroll
         for (int value = 0; value < 4; ++value) {

@@ -150,6 +150,16 @@ def test_a_planted_fault_is_found(number: str, fault: str) -> None:
     assert found != "pass"
 
 
+@pytest.mark.parametrize("number", ["2", "3"])
+def test_a_warpgroup_s_wait_is_for_the_multiplies_of_all_its_warps(number: str) -> None:
+    """No fault: a wgmma is one operation of four warps (PTX ISA: "a wgmma-group per warpgroup"), so that a warp whose wait has
+    returned knows that the tiles have been read by all. The barrier behind it keeps the warps together, and can go. (CUTLASS,
+    too, releases a stage by one thread of a warpgroup.)
+    """
+    made = planted(number, "        __syncthreads();    // the multiplies", "    // the multiplies")
+    assert verdict(made, seeds=8) == "pass"
+
+
 def test_races_and_deadlocks_name_what_stands_at_an_address() -> None:
     fault = FAULTS["5"]["a slot given back before the multiplies have read it"]
     assert re.search(r"\((A|B)\(\d+, \d+\) of slot \d\)", verdict(planted("5", *fault)))

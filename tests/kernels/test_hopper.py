@@ -129,3 +129,9 @@ def test_the_last_panel_s_store_ends_with_the_tile() -> None:
 def test_an_invalid_configuration_is_not_derived() -> None:
     with pytest.raises(ConfigError, match="tile_n=204"):
         derive(GemmConfig().replace(tile_n=204))
+
+
+def test_how_partial_sums_are_added_is_refused_where_there_are_none() -> None:
+    (problem,) = GemmConfig().replace(reduce="atomic").problems()
+    assert problem.startswith("reduce='atomic': is how partial sums of shared tiles are added")
+    assert GemmConfig().replace(tile_n=128, split_kind="stream", reduce="atomic").problems() == []

@@ -46,7 +46,7 @@ stridewright_ladder(const __grid_constant__ TensorMap tensor_map_a, const __grid
         }
         wgmma_commit();
         wgmma_wait<0>();
-        __syncthreads();    // every warp's multiplies have read the tiles: they may be overwritten
+        __syncthreads();    // the multiplies have read the tiles, as every warp knows: they may be overwritten
     }
 
     DirectStore(d, d_row_stride, m, n).block(accumulators, row, column);
