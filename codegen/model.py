@@ -137,6 +137,8 @@ _SWAPPED_ROWS = 1024
 _FEW_ROWS = 32
 """Rows of A up to which only swapped operands are thought of: of a box of 64 rows more than half would lie outside."""
 _STAGING_BUFFERS = 2
+_BARRIER_BYTES = 16
+"""Of a slot: one barrier for full, one for empty."""
 
 
 @lru_cache(maxsize=1)
@@ -208,8 +210,9 @@ def space(problem: Problem, sms: int = SMS) -> Features:
     turns = np.where(given["parts"] > 1, 1 / given["parts"], up(blocks, np.maximum(resident, 1))[picked])
     panel = np.where(given["swapped"] > 0, given["tile_n"], 64)
     staging = 0 if direct else given["consumers"] * _STAGING_BUFFERS * panel * 128
-    free = SHARED_LIMIT - ALIGNMENT_SLACK - 16 * MAXIMUM_STAGES - 1024 - staging
-    fit = np.minimum(free // ((given["tile_m"] + given["tile_n"]) * given["tile_k"] * 2), MAXIMUM_STAGES)
+    free = SHARED_LIMIT - ALIGNMENT_SLACK - staging
+    slot = (given["tile_m"] + given["tile_n"]) * given["tile_k"] * 2 + _BARRIER_BYTES
+    fit = np.minimum(free // slot, MAXIMUM_STAGES)
     given["stages"] = np.minimum(fit, np.maximum(2, np.ceil(turns * k_blocks[picked])))
     fits = given["stages"] >= 2
     fixed = {"k": k, "atomic": 0, "direct": direct, "group": 8}

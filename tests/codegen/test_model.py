@@ -17,6 +17,7 @@ from stridewright.codegen.model_likeness import beyond_form, coordinates, likene
 from stridewright.codegen.model_table import PATH, Fitted, fitted, read_fitted
 from stridewright.codegen.model_work import work_of
 from stridewright.codegen.select import SMS
+from stridewright.codegen.space import most_stages
 from stridewright.kernels.config import GemmConfig, Problem
 
 SIZES = st.one_of(st.integers(1, 300), st.integers(1, 20_000))
@@ -132,6 +133,13 @@ def test_a_fit_of_another_form_is_refused() -> None:
     del record["constants"]["dram"]
     with pytest.raises(ValueError, match="dram"):
         read_fitted(json.dumps(record))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(235, 12288, 3072), (411, 6635, 8024), (64, 4096, 14336), (3000, 300, 4000)])
+def test_a_ring_has_as_many_slots_as_fit(m: int, n: int, k: int) -> None:
+    for _, config in best_first(Problem(m=m, n=n, k=k), most=40):
+        if config.split.kind == "none":
+            assert config.pipeline.stages == most_stages(config), config.name
 
 
 @pytest.mark.parametrize("n", [1024, 1023])
