@@ -35,10 +35,10 @@ FAULTS = [
     ("a warp writes the lanes of another", CONVERTED, "part * A_STORED + warp_lanes(warp)", "part * A_STORED + warp_lanes((warp + 1) % 4)"),
     ("rows of another warp", CONVERTED, "const uint32 row = threadIdx.x % 128;", "const uint32 row = threadIdx.x % 32;"),
     ("chunks in the wrong order", CONVERTED, "part * A_STORE_CHUNKS + chunk)", "part * A_STORE_CHUNKS + (chunk ^ 1))"),
-    ("signed numbers as unsigned ones", CONVERTED, "constexpr bool A_SIGNED = 1", "constexpr bool A_SIGNED = 0"),
+    ("signed numbers as unsigned ones", CONVERTED, "constexpr bool A_SIGNED = true", "constexpr bool A_SIGNED = false"),
     ("both elements of a pair are the first", CONVERTED, "whole(two >> 8 & 0xff)", "whole(two & 0xff)"),
     ("another 8-bit float", FLOATS, '#define A_TYPE "e4m3x2"', '#define A_TYPE "e5m2x2"'),
-    ("the wrong 16-bit format", FLOATS, "constexpr bool TO_F16 = 1", "constexpr bool TO_F16 = 0"),
+    ("the wrong 16-bit format", FLOATS, "constexpr bool TO_F16 = true", "constexpr bool TO_F16 = false"),
     ("more registers than there are", CONVERTED, "constexpr int FEW_REGISTERS = 80", "constexpr int FEW_REGISTERS = 168"),
 ]  # fmt: skip
 
