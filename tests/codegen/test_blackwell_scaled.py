@@ -57,9 +57,11 @@ def test_every_shape_is_right_to_the_bit(format: str) -> None:
 
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{'pair' if tile[0] else 'one'}-{tile[1]}x{tile[2]}")
 def test_every_tile_is_right(tile: tuple[bool, int, int]) -> None:
-    for seed, format in enumerate(FORMATS):
+    """Two of the three formats for each; the nightly command takes all."""
+    for seed in range(2):
+        format = FORMATS[(TILES.index(tile) + seed) % 3]
         config = config_of(format, format, *tile, **turn_of(seed + tile[2] // 64))
-        assert_exact(config, (tile[1] + 40, 2 * tile[2] + 24, 416), seed)
+        assert_exact(config, (tile[1] + 40, tile[2] + 24, 416), seed)
 
 
 @pytest.mark.parametrize(("a", "b"), MIXED)
@@ -87,17 +89,19 @@ def test_normal_numbers_are_right_within_their_rounding(format: str, pair: bool,
     assert_near(gemm, a, b)
 
 
-@pytest.mark.parametrize(("d", "store"), [("f32", "tma"), ("f16", "direct"), ("bf16", "tma"), ("e4m3", "tma")])
-def test_terms_go_with_factors(d: str, store: str) -> None:
+@pytest.mark.parametrize(
+    ("format", "d", "store"),
+    [("nvfp4", "f32", "tma"), ("mxfp8", "f16", "direct"), ("mxfp4", "bf16", "tma"), ("nvfp4", "e4m3", "tma")],
+)
+def test_terms_go_with_factors(format: str, d: str, store: str) -> None:
     """alpha, C, bias and an activation, in every format of D."""
     random = np.random.default_rng(5)
     m, n, k = 200, 144, 352
-    for number, format in enumerate(FORMATS):
-        a, b = (normal(rows, k, format, rows, tensor_scale=0.5 if format == "nvfp4" else None) for rows in (m, n))
-        config = config_of(format, format, *TILES[2 + number], d, store=store)
-        made = Gemm(m, n, k, format, format, d, "sm_100a", config=config, activation="relu")
-        c, bias = random.standard_normal((m, n)).astype(np.float32), random.standard_normal(n).astype(np.float32)
-        assert_near(made, a, b, alpha=0.25, c=c, beta=-1.5, bias=bias)
+    a, b = (normal(rows, k, format, rows, tensor_scale=0.5 if format == "nvfp4" else None) for rows in (m, n))
+    config = config_of(format, format, *TILES[2 + FORMATS.index(format)], d, store=store)
+    made = Gemm(m, n, k, format, format, d, "sm_100a", config=config, activation="relu")
+    c, bias = random.standard_normal((m, n)).astype(np.float32), random.standard_normal(n).astype(np.float32)
+    assert_near(made, a, b, alpha=0.25, c=c, beta=-1.5, bias=bias)
 
 
 def test_the_parts_of_a_quantised_matrix_are_the_same_operand() -> None:
@@ -175,8 +179,8 @@ def test_padding_rows_of_factors_do_not_matter_and_padding_along_k_may_be_any_nu
 
 @pytest.mark.parametrize(("m", "n"), [(2, 1), (1, 2), (2, 2)])
 def test_tiles_of_a_cluster_load_their_own_factors(m: int, n: int) -> None:
-    for seed, (format, tile) in enumerate(zip(FORMATS, (TILES[0], TILES[4], TILES[1]), strict=True)):
-        config = config_of(format, format, *tile, cluster_m=m, cluster_n=n, launch=("static", "clc", "static")[seed])
+    for seed, (format, tile) in enumerate(((FORMATS[m], TILES[0]), (FORMATS[n], TILES[4]))):
+        config = config_of(format, format, *tile, cluster_m=m, cluster_n=n, launch=("static", "clc")[seed])
         assert_exact(config, (tile[1] * m + 48, tile[2] * n + 72, 416), seed, sms=8)
 
 
@@ -446,7 +450,7 @@ def every_source() -> list[GemmConfig]:
 
 
 def test_a_sample_of_the_sources_is_assembled_without_a_warning() -> None:
-    for config in every_source()[2::13]:
+    for config in every_source()[2::27]:
         assert_clean(config)
 
 

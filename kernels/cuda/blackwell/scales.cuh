@@ -1,4 +1,4 @@
-// Block scaling: every SCALE_VECTOR elements of a row share a factor along K, and the tensor core multiplies by it. Factors lie in atoms of 128 rows x 4 factors, 512
+// Block scaling: every 16 or 32 elements of a row share a factor along K, and the tensor core multiplies by it. Factors lie in atoms of 128 rows x 4 factors, 512
 // bytes, in global memory, in shared memory and (a column for every 32 rows) in tensor memory. The copy engine brings the atoms of a tile into a slot beside its
 // elements; the thread that multiplies copies them to tensor memory in front of the multiplies that read them.
 //
