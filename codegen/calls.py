@@ -211,8 +211,13 @@ class Table:
             _keep_within_bounds(self)
 
     def _forget(self, key: tuple[Any, ...]) -> None:
-        self._known.pop(key, None)
-        self._bytes -= self._memory.pop(key, 0)
+        calls, memory = self._known.pop(key, None), self._memory.pop(key, 0)
+        self._bytes -= memory
+        if memory:  # nothing else may hold it
+            for recent in (self._recent, self._recent_with):
+                for identity_of_out, found in list(recent.items()):
+                    if found[-1] is calls:
+                        recent.pop(identity_of_out, None)
 
     def forget_memory(self) -> bool:
         """Forgets the oldest launch that holds memory; whether there was one."""

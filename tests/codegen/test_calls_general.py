@@ -240,8 +240,12 @@ def test_copies_come_before_each_kept_launch_and_are_counted(
     assert table._bytes == 2 * 40 * (40 + 24)
     monkeypatch.setattr(calls_module, "MOST_BYTES", 3 * 40 * (40 + 24))
     other = Array(2**24, (40, 24))
+    copies = weakref.ref(bound[0].launch)
+    bound.clear()
     made(a, b, out=other)
     assert (len(table), table._bytes) == (1, 2 * 40 * (40 + 24))
+    gc.collect()
+    assert copies() is None  # not by the identity of its arrays either
     monkeypatch.setattr(calls_module, "MOST_BYTES", 100)
     made(a, b, out=Array(2**25, (40, 24)))
     assert len(table) == 1  # too much to be kept: bound anew each time
