@@ -172,6 +172,8 @@ def _speaks(lines: list[str], i: int, known: Mapping[str, Value]) -> tuple[list[
     """The paragraph of comment that starts at line ``i`` and the line behind it. One that begins with a condition is for
     kernels of which that holds: "// SPLIT && ATOMIC: the sums are added in any order."
     """
+    if lines[i].startswith("// ===="):
+        return [lines[i]], i + 1  # a title
     end = i
     while end < len(lines) and re.match(r"\s*// ?\S", lines[end]):
         end += 1

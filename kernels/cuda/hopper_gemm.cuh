@@ -73,7 +73,7 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
         Accumulator accumulators[STRIPS][TILE_N / 2];
         // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two phases off.
         if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);
-        if (TERMS) finishing.move_to(work.batch, FORM == FORM_GROUPS_M ? work.end : finishing.m);
+        if (TERMS) finishing.move_to(work.batch, FORM == FORM_GROUPS_M ? work.group_end : finishing.m);
         if (BIAS == BIAS_N && !SWAPPED) finishing.prefetch(work.column * TILE_N);
         multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finishing, work.first_row() + (PINGPONG ? 0 : rows_before), work.column * TILE_N);
         const uint32 last = (at.slot + STAGES - 1) % STAGES;
@@ -95,7 +95,7 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
             partial_sums.write(accumulators, work);
             continue;
         }
-        if (FORM != FORM_ONE) epilogue.move_to(work.batch, FORM == FORM_GROUPS_M ? work.end : finishing.m);
+        if (FORM != FORM_ONE) epilogue.move_to(work.batch, FORM == FORM_GROUPS_M ? work.group_end : finishing.m);
         #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
             const uint32 row = work.first_row() + (PINGPONG ? 0 : rows_before) + strip * 64;

@@ -27,7 +27,7 @@ DEVICE void multiply_tile(Accumulator (&accumulators)[STRIPS][TILE_N / 2], uint6
     }
     for (uint32 k_block = 0; k_block < work.count; ++k_block) {
         ring.wait_full(at);
-        const uint32 left = work.end - work.begin - k_block * TILE_K;
+        const uint32 left = work.group_end - work.group_begin - k_block * TILE_K;
         if (left < TILE_K) {
             const uint32 start = ring.full - FULL_BARRIERS_OFFSET;
             clear_from(start + A_OFFSET + at.slot * A_SLOT_BYTES, left, A_SLOT_BYTES / A_PANEL_BYTES, A_PANEL_BYTES);

@@ -91,7 +91,7 @@ struct PartialSums {
                     sum = {sum.x + four.x, sum.y + four.y, sum.z + four.z, sum.w + four.w};
                 }
             }
-            store(sum, fragment, row, column, work.batch);
+            store_four(sum, fragment, row, column, work.batch);
         }
 
         // The last to leave sets the counters back for the next launch. That needs no barrier: who polls a counter has left it behind when he counts himself out,
@@ -106,7 +106,7 @@ struct PartialSums {
     }
 
     // Four sums, which lie in two rows of D, two neighbouring columns each.
-    DEVICE void store(Four sum, uint32 fragment, uint32 row, uint32 column, uint32 batch) {
+    DEVICE void store_four(Four sum, uint32 fragment, uint32 row, uint32 column, uint32 batch) {
         const uint32 octet = fragment / 128 % (TILE_N / 8);
         const uint32 strip = fragment / 128 / (TILE_N / 8);    // through all consumers
         const uint32 first_row = row + strip * 64 + accumulator_row(fragment % 128, 0);

@@ -23,11 +23,11 @@ struct Work {
     uint32 count;         // of k-blocks
     uint32 block;         // of tiles: its number in the order
     uint32 batch = 0;     // the matrix of the batch, or the group
-    uint32 begin;         // of the group: row of A and D (FORM_GROUPS_M), or element of K (FORM_GROUPS_K)
-    uint32 end;
+    uint32 group_begin;   // row of A and D (FORM_GROUPS_M), or element of K (FORM_GROUPS_K)
+    uint32 group_end;
 
-    DEVICE uint32 first_row() const { return (FORM == FORM_GROUPS_M ? begin : 0) + row * TILE_M; }
-    DEVICE uint32 first_k() const { return (FORM == FORM_GROUPS_K ? begin : 0) + (SPLIT ? first * TILE_K : 0); }
+    DEVICE uint32 first_row() const { return (FORM == FORM_GROUPS_M ? group_begin : 0) + row * TILE_M; }
+    DEVICE uint32 first_k() const { return (FORM == FORM_GROUPS_K ? group_begin : 0) + (SPLIT ? first * TILE_K : 0); }
 };
 
 // The order of the blocks, from a number to the block's row and column (kernels/orders.py draws it).
@@ -126,7 +126,7 @@ struct TileScheduler {
             pass();
         }
         locate(work);
-        if (FORM == FORM_GROUPS_K) work.count = (work.end - work.begin + TILE_K - 1) / TILE_K;
+        if (FORM == FORM_GROUPS_K) work.count = (work.group_end - work.group_begin + TILE_K - 1) / TILE_K;
         return true;
     }
 
@@ -153,8 +153,8 @@ struct TileScheduler {
             number -= group_first;
         }
         if (FORM == FORM_GROUPS_M || FORM == FORM_GROUPS_K) {
-            work.begin = offsets[work.batch];
-            work.end = offsets[work.batch + 1];
+            work.group_begin = offsets[work.batch];
+            work.group_end = offsets[work.batch + 1];
         }
         order.find(number, work.row, work.column);
         if (CLUSTER_SIZE > 1) {
