@@ -168,7 +168,7 @@ def in_tensor_memory(number: int, types: tuple[str, str, tuple[str, ...]], shape
     tile_k = 64 if types in CONVERTED else depth_of(types[0], types[1])
     config = config.replace(
         problem=problem, a_in="registers" if through else "tensor", pair=pair, tile_m=256 if pair else 128, tile_k=tile_k,
-        tile_n=(64, 96, 128)[number % 3],
+        tile_n=(64, 64 if types[0] == "tf32" else 96, 128)[number % 3],
     )  # fmt: skip
     return dataclasses.replace(case, recipe=Recipe(config))
 
