@@ -93,9 +93,11 @@ def assert_exact(config: GemmConfig, shape: tuple[int, int, int], seed: int = 0,
     return emulation
 
 
-def assert_near(gemm: Any, a: BlockScaled, b: BlockScaled, seed: int = 0, **others: Any) -> None:
+def assert_near(
+    gemm: Any, a: BlockScaled, b: BlockScaled, seed: int = 0, numerics: str = "float32", **others: Any
+) -> None:
     """Normal inputs, quantised: within the rounding of float32 sums and of D of the float64 product, terms included."""
-    emulation = gemm.emulate(a, b, seed=seed, sms=4, **others)
+    emulation = gemm.emulate(a, b, seed=seed, sms=4, numerics=numerics, **others)
     assert emulation.races == ()
     alpha = others.get("alpha", 1.0) * a.tensor_scale * b.tensor_scale
     left, right = (one.values() / one.tensor_scale for one in (a, b))
