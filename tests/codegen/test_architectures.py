@@ -12,7 +12,16 @@ from stridewright.codegen.blackwell_gemm import RungGemm
 from stridewright.codegen.cli import app
 from stridewright.kernels.config import ConfigError, GemmConfig
 
-ADDED = [["--bias", "n"], ["--with-c"], ["--with-alpha"], ["--scales", "row"], ["--aux"], ["--amax"], ["--batch", "2"], ["--gated"]]
+ADDED = [
+    ["--bias", "n"],
+    ["--with-c"],
+    ["--with-alpha"],
+    ["--scales", "row"],
+    ["--aux"],
+    ["--amax"],
+    ["--batch", "2"],
+    ["--gated"],
+]
 LACKING = [["--groups", "2"], ["--scales", "block"]]
 
 
