@@ -46,7 +46,7 @@ def generate(config: GemmConfig) -> str:
 
 def whole(config: GemmConfig) -> str:
     """All of the hand-written files that ``config``'s kernel is made of, with the constants between them, before what the
-    constants make dead is left out. It compiles to the same instructions.
+    constants make dead is left out (:mod:`.specialise`).
 
     >>> len(whole(GemmConfig())) > len(generate(GemmConfig()))
     True

@@ -284,7 +284,7 @@ def _fields(text: str, code: str, functions: list[_Function]) -> Iterator[list[_
 
 def _locals(text: str, code: str) -> Iterator[list[_Edit]]:
     """Constants of a function that are never read, with the comment above them."""
-    starts = [match.start() for match in re.finditer(r"^[A-Za-z#]", code, re.M)] + [len(code)]
+    starts = [match.start() for match in re.finditer(r"^[A-Za-z#]|^    (?:DEVICE|template) ", code, re.M)] + [len(code)]
     for start, end in itertools.pairwise(starts):
         words: Counter[str] | None = None
         for match in _LOCAL.finditer(code, start, end):
