@@ -3,8 +3,8 @@
 Branches under conditions that are known go, and comments that speak of what is not there; templates that are used with one
 argument become plain functions; then ``unused`` takes what nothing reads any more. What is not understood stays as it is,
 and the compiler makes the same instructions of both (tests/codegen/test_specialise.py compares them; of kernels that divide
-K among CTAs it may order addresses differently, outside of the loop over K). Knows the plain dialect in which ``kernels/cuda`` is written, one statement a line and braces at the ends of lines; knows nothing of any
-kernel.
+K among CTAs it may order addresses differently, outside of the loop over K). Knows the plain dialect in which
+``kernels/cuda`` is written, one statement a line and braces at the ends of lines; knows nothing of any kernel.
 """
 
 from __future__ import annotations
