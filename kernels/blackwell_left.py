@@ -38,9 +38,9 @@ CONVERTING_THREADS = 128
 """Of the warpgroup that takes A through registers."""
 
 
-REGISTERS = {"FEW": 80, "CONVERT": 152, "EPILOGUE": 240}
+REGISTERS = {"FEW": 96, "CONVERT": 152, "EPILOGUE": 240}
 """Registers a thread of the three warpgroups where A goes through registers: those that copy, multiply and schedule, those
-that take A, the epilogue. An SM has 65536, and 128 threads each take 60416 of them."""
+that take A, the epilogue. An SM has 65536, and 128 threads each take 62464 of them."""
 
 
 @dataclass(frozen=True)

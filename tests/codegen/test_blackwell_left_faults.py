@@ -39,7 +39,7 @@ FAULTS = [
     ("both elements of a pair are the first", CONVERTED, "whole(two >> 8 & 0xff)", "whole(two & 0xff)"),
     ("another 8-bit float", FLOATS, '#define A_TYPE "e4m3x2"', '#define A_TYPE "e5m2x2"'),
     ("the wrong 16-bit format", FLOATS, "constexpr bool TO_F16 = true", "constexpr bool TO_F16 = false"),
-    ("more registers than there are", CONVERTED, "constexpr int FEW_REGISTERS = 80", "constexpr int FEW_REGISTERS = 168"),
+    ("more registers than there are", CONVERTED, "constexpr int FEW_REGISTERS = 96", "constexpr int FEW_REGISTERS = 168"),
 ]  # fmt: skip
 
 
