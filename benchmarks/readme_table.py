@@ -36,8 +36,8 @@ def _read(results: Path, name: str) -> dict[str, Any] | None:
 def numbers(results: Path = RESULTS) -> str:
     """The block between the markers, as Markdown."""
     shapes = _read(results, "hopper_shapes")
-    parts = [_speed(results) if shapes is None else _shapes(shapes, _read(results, "hopper_random_shapes"))]
-    parts += [part for part in (_limits(results), _host(results), _right(results)) if part]
+    parts = [_speed(results) if shapes is None else _shapes(shapes, _read(results, "tune_random_shapes"))]
+    parts += [part for part in (_limits(results), _host(results), _right(results), _breadth(results)) if part]
     ladder = ladder_chart.lines(results / ladder_chart.RECORD.name)
     if ladder:
         parts.append("\n".join(ladder))
@@ -89,12 +89,10 @@ def _shapes(found: dict[str, Any], random: dict[str, Any] | None) -> str:
 def _shares(rows: list[dict[str, Any]], random: dict[str, Any] | None) -> list[str]:
     listed = untuned_of_tuned(rows)
     text = f"What the model chooses untuned reaches {mean(listed.values()):.3f} of the tuned speed on these"
-    if random is not None and random["rows"]:
-        others = untuned_of_tuned(random["rows"])
-        arguments = random["runs"][-1].get("arguments", {})
-        first = 0 if arguments.get("tune") else arguments.get("candidates", 0)
-        of = f"of the fastest of the model's first {first}" if first else "of the tuned"
-        text += f", and {mean(others.values()):.3f} {of} on {len(others)} other shapes drawn at random"
+    if random is not None:
+        others = [1 / row["untuned_ratio"] for row in random["rows"] if row["untuned_ratio"]]
+        seconds = mean(row["seconds"] for row in random["rows"])
+        text += f", and {mean(others):.3f} of what tuning found in {seconds:.1f} s a shape on {len(others)} other shapes drawn at random"
     return [text + " (geometric means)."]
 
 
@@ -249,6 +247,35 @@ def _right(results: Path) -> str:
             "order of arrival, gave the same bits twice."
         )
     return " ".join([*found, "Recorded in `benchmarks/results/`."]) if found else ""
+
+
+def _breadth(results: Path) -> str:
+    """What goes beyond plain bf16: how much was right, and how fast beside cuBLASLt."""
+    cases, speed = _read(results, "breadth_hopper"), _read(results, "breadth_speed_hopper")
+    found = []
+    if cases is not None:
+        found.append(
+            f"Of {cases['run']} random mixtures of types, majors, fused terms, batches, groups and configurations, over "
+            f"{cases['kernels']} kernels, {cases['counts']['right']} were right beside float64."
+        )
+    if speed is not None:
+        lines = {name: line for name, line in speed["fp8"].items() if isinstance(line, dict) and "e4m3 fast" in line}
+        first, best = ([line["e4m3 fast"][which]["ratio"] for line in lines.values()] for which in ("first", "best"))
+        fused = {
+            name: line["fused_over_plain"]["ratio"]
+            for name, line in speed["fused"].items()
+            if "fused_over_plain" in line
+        }
+        blocks = speed["promotion"]["block scales, m-major"]["cuBLASLt through PyTorch"]["ratio"]
+        groups = [line["ratio"] for line in speed["grouped"].values() if "ratio" in line]
+        found.append(
+            f"8-bit floats with one scale a tensor, {len(lines)} shapes (cubes and DeepSeek-V3's): {mean(first):.3f} of cuBLASLt's "
+            f"first choice with its fast accumulation (least {min(first):.3f}), {mean(best):.3f} of the best of its list (least "
+            f"{min(best):.3f}). Scales of blocks (1 x 128, 128 x 128) at 4096 x 4096 x 7168: {blocks:.3f} of cuBLASLt's. Groups of rows "
+            f"beside a loop of cuBLASLt's: {', '.join(f'{ratio:.2f}' for ratio in groups)}. Bias and gelu cost "
+            f"{', '.join(f'{100 * (ratio - 1):.1f} % at {name} cubed' for name, ratio in fused.items())} over plain."
+        )
+    return " ".join(found)
 
 
 def with_numbers(text: str) -> str:

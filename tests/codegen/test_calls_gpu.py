@@ -44,7 +44,7 @@ def test_repeated_calls_are_right_with_new_contents_and_new_arrays() -> None:
         del one
         gc.collect()  # memory goes back to the pool, and to the next arrays
     assert made._calls is not None
-    assert len(made._calls._known) < 20
+    assert len(made._calls.table) < 20
 
 
 def test_another_shape_at_the_same_address_is_refused() -> None:
