@@ -12,12 +12,13 @@ constexpr float LOG2_E = 1.44269504f;
 
 DEVICE float sigmoid(float x) { return logistic(-LOG2_E * x); }
 
-DEVICE float silu(float x) { return fmaxf(x, -200.0f) * sigmoid(x); }    // below -200 it is 0, and infinity times 0 would be NaN
+DEVICE float silu(float x) { return x * sigmoid(x); }    // of minus infinity NaN, as PyTorch has it; so gelu and gelu_tanh
 
 // x times the probability that a normal variable is below x (Hendrycks and Gimpel, 2016), which is 1 / (1 + 2^(x p(x^2))) with a polynomial p fitted so that the result is within
-// 1.2e-7 of it for negative x and within 4e-7, relative, for positive x. Beyond |x| = 5.6 the probability is below 1.1e-8, and p is kept.
+// 1.2e-7 of it for negative x and within 4e-7, relative, for positive x. Beyond |x| = 5.6, to which it was fitted,
+// p falls faster than what it stands for, and the probability is below 1.1e-8 and becomes 0 or 1.
 DEVICE float gelu(float x) {
-    const float square = fminf(x * x, 31.36f);
+    const float square = x * x;
     float p = -5.20989163e-9f;
     p = p * square + 3.85044302e-7f;
     p = p * square - 1.14524191e-5f;
@@ -25,11 +26,11 @@ DEVICE float gelu(float x) {
     p = p * square + 9.55931537e-5f;
     p = p * square - 0.10483858f;
     p = p * square - 2.30220723f;
-    return fmaxf(x, -200.0f) * logistic(x * p);
+    return x * logistic(x * p);
 }
 
 // Its approximation: x sigmoid(2 y) is x (1 + tanh y) / 2, with y = sqrt(2 / pi) (x + 0.044715 x^3).
 DEVICE float gelu_tanh(float x) {
     constexpr float SCALE = -2.0f * LOG2_E * 0.79788456f;
-    return fmaxf(x, -200.0f) * logistic(x * (SCALE + (SCALE * 0.044715f) * (x * x)));
+    return x * logistic(x * (SCALE + (SCALE * 0.044715f) * (x * x)));
 }
