@@ -71,10 +71,10 @@ def scaled_format(name: str) -> ScaledFormat:
     >>> scaled_format("nvfp4").vector
     16
     """
-    found = FORMATS.get(name)
+    found = FORMATS.get(name) if isinstance(name, str) else None
     if found is None:
         raise ValueError(
-            f"{name!r}: no block-scaled format; there is {', '.join(FORMATS)}; nearest {nearest(name, FORMATS)}"
+            f"{name!r}: no block-scaled format; there is {', '.join(FORMATS)}; nearest {nearest(str(name), FORMATS)}"
         )
     return found
 
@@ -157,12 +157,13 @@ def quantise(
     """
     kind = scaled_format(format)
     array = np.asarray(values)
-    if array.ndim != 2:
-        raise ValueError(f"values of shape {array.shape}: a matrix (rows, K) is taken")
+    if array.ndim != 2 or array.shape[0] < 1:
+        raise ValueError(f"values of shape {array.shape}: a matrix (rows, K) of at least one row is taken")
     if array.dtype.kind not in "fiu" and str(array.dtype) not in ("bfloat16",) and "float" not in str(array.dtype):
         raise ValueError(f"values of type {array.dtype}: real numbers are taken")
+    _require_exact(array)
     rows, k = array.shape
-    if rows < 1 or k < 1 or k % kind.vector:
+    if k < 1 or k % kind.vector:
         raise ValueError(
             f"K={k}: must be a multiple of {kind.vector}, the elements that share a factor of {format}; {nearest_multiples(k, kind.vector)}: "
             "pad with zeros, which changes no product"
@@ -195,6 +196,21 @@ def quantise(
     return BlockScaled(kind, codes, factors, whole)
 
 
+def _require_exact(array: NDArray[Any]) -> None:
+    """Raises ValueError for what float64 does not hold: it would be rounded twice."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        raise ValueError(
+            f"values of type {array.dtype}: would be rounded to float64 first; values.astype(np.float64) says so"
+        )
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 4 and array.size:
+        most = max(abs(int(array.max())), abs(int(array.min())))
+        if most > 2**53:
+            raise ValueError(
+                f"values of type {array.dtype} up to {most}: beyond 2^53 they would be rounded to float64 first; "
+                "values.astype(np.float64) says so"
+            )
+
+
 def _or(words: Iterable[str]) -> str:
     return " or ".join(f'"{word}"' for word in words)
 
@@ -215,9 +231,12 @@ def _tensor_scale(kind: ScaledFormat, wanted: float | str | None, amax: float) -
         exact = amax / (kind.factors.maximum * kind.elements.maximum)
         limits = np.finfo(np.float32)
         return float(np.float32(min(max(exact, float(limits.smallest_subnormal)), float(limits.max))))
-    scale = float(np.float32(wanted))
+    scale = np.nan
+    if np.ndim(wanted) == 0 and np.isrealobj(wanted):
+        with np.errstate(over="ignore"):
+            scale = float(np.float32(wanted))
     if not (np.isfinite(scale) and scale > 0):
-        raise ValueError(f"tensor_scale={wanted!r}: must be a positive float32")
+        raise ValueError(f"tensor_scale={wanted!r}: must be a positive float32 or 'amax'")
     return scale
 
 
@@ -247,14 +266,27 @@ def dequantise(
     data: NDArray[Any], scales: NDArray[Any], format: str = "mxfp8", tensor_scale: float = 1.0, name: str = "scales"
 ) -> NDArray[np.float64]:
     """What arrays in a kernel's form stand for: elements as :attr:`BlockScaled.data` and factors as :attr:`BlockScaled.scales`
-    -> float64 (rows, K). Raises HardwareError, with the expected layout drawn, for factors of another form.
+    -> float64 (rows, K). ml_dtypes' own 4- and 6-bit floats (rows, K), an element in each byte, are taken too. Raises ValueError for
+    elements of another type, and HardwareError, with the expected layout drawn, for factors of another form.
 
     >>> q = quantise(np.random.default_rng(0).standard_normal((3, 64)), "mxfp4")
     >>> bool((dequantise(q.data, q.scales, "mxfp4") == q.values()).all())
     True
     """
     kind = scaled_format(format)
-    codes = unpack(np.ascontiguousarray(data).view(np.uint8), kind.elements.bits)
+    codes = _codes(np.asarray(data), kind)
     rows, k = codes.shape
     factors = ScaleTensor(name, int(rows), int(k), kind.vector, kind.scale).gather(scales)
     return BlockScaled(kind, codes, factors, float(tensor_scale)).values()
+
+
+def _codes(data: NDArray[Any], kind: ScaledFormat) -> NDArray[np.uint8]:
+    """The elements' codes, a byte each, of packed bytes or of ml_dtypes' arrays."""
+    own, bits = kind.elements.numpy_type, kind.elements.bits
+    if data.ndim != 2 or str(data.dtype) not in ("uint8", own):
+        k = "K" if bits == 8 else "3 K / 4" if bits == 6 else "K / 2"
+        raise ValueError(
+            f"data of shape {data.shape}, {data.dtype}: {kind.name} is uint8 (rows, {k}) or {own} (rows, K)"
+        )
+    raw = np.ascontiguousarray(data).view(np.uint8)
+    return raw & np.uint8((1 << bits) - 1) if str(data.dtype) == own else unpack(raw, bits)

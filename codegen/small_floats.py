@@ -36,6 +36,20 @@ class SmallFloat:
         return self.signed + self.exponent + self.fraction
 
     @property
+    def numpy_type(self) -> str:
+        """The name of ml_dtypes' type of an element, a byte each whatever its bits; of ue4m3 that of e4m3.
+
+        >>> [small_float(name).numpy_type for name in ("e4m3", "e2m1", "ue8m0")]
+        ['float8_e4m3fn', 'float4_e2m1fn', 'float8_e8m0fnu']
+        """
+        digits = f"e{self.exponent}m{self.fraction}"
+        return (
+            f"float{8 if not self.signed else self.bits}_{digits}"
+            + ("" if self.infinity else "fn")
+            + "u" * (digits == "e8m0")
+        )
+
+    @property
     def bias(self) -> int:
         """Of the exponent field."""
         return (1 << self.exponent - 1) - 1
@@ -137,8 +151,9 @@ class SmallFloat:
     def _counted(self, size: NDArray[Any], unit: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Midpoints times the unit that are less than each size, and those not greater."""
         significand, exponent = np.frexp(unit)
-        # Dividing by a power of two is exact, or so far below the least midpoint that it does not matter.
-        size = np.ldexp(size, -exponent)
+        # Dividing by a power of two is exact, or so far below the least midpoint, or beyond the greatest, that it does not matter.
+        with np.errstate(over="ignore"):
+            size = np.ldexp(size, -exponent)
         if (significand == 0.5).all():
             halves = self.midpoints * 0.5
             return np.searchsorted(halves, size, side="left"), np.searchsorted(halves, size, side="right")

@@ -291,11 +291,62 @@ def test_any_real_type_is_taken_as_it_is(kind: type) -> None:
         ((np.ones((2, 32)), "nvfp4", None, -1.0), "positive float32"),
         ((np.ones((2, 32)), "nvfp4", None, "max"), "positive number or 'amax'"),
         ((np.ones((2, 32)), "nvfp4", None, None, "ignore"), "'nan' or 'raise'"),
+        ((np.ones((2, 32)), ["nvfp4"]), "no block-scaled format"),
+        ((np.ones((2, 32)), "nvfp4", None, [1.0, 2.0]), "positive float32 or 'amax'"),
+        ((np.ones((2, 32)), "nvfp4", None, 1e60), "positive float32"),
+        ((np.ones((0, 32)), "mxfp4"), "at least one row"),
+        ((np.full((1, 32), 2**53 + 1), "mxfp4"), r"int64 up to 9007199254740993: beyond 2\^53 they would be rounded"),
+        ((np.full((1, 32), -(2**63)), "mxfp4"), r"beyond 2\^53"),
     ],
 )
 def test_what_cannot_be_quantised_is_refused_in_words(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         quantise(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="long double is float64 on this platform")
+def test_numbers_that_would_be_rounded_twice_are_refused() -> None:
+    # 5 + 2^-60 is nearer to 6 than to 4 under a factor of 1; as float64 it is half way, and would go to the even 4.
+    values = np.zeros((1, 32), np.longdouble)
+    values[0, :2] = 6, np.longdouble(5) + np.longdouble(2) ** -60
+    with pytest.raises(ValueError, match="rounded to float64 first"):
+        quantise(values, "mxfp4")
+
+
+def test_whole_numbers_that_float64_holds_are_taken() -> None:
+    values = np.full((1, 32), 2**53)
+    assert (quantise(values, "mxfp4").values() == 2.0**53).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_huge_values_under_a_tiny_tensor_scale_saturate_in_silence() -> None:
+    found = quantise(np.full((1, 16), -1.7e308), "nvfp4", tensor_scale=1e-45)
+    assert found.factors.tolist() == [[126]]
+    assert (found.codes == 0xF).all()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_elements_of_a_byte_each_stand_for_the_same_values(name: str) -> None:
+    found = quantise(np.random.default_rng(4).standard_normal((5, 64)), name)
+    alone = found.codes.view(ML[FORMATS[name].element])
+    assert np.array_equal(dequantise(alone, found.scales, name), found.values())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            np.zeros((4, 32), np.float32),
+            r"data of shape \(4, 32\), float32: mxfp4 is uint8 \(rows, K / 2\) or float4_e2m1fn",
+        ),
+        (np.zeros(32, np.uint8), r"data of shape \(32,\), uint8: mxfp4"),
+        (np.zeros((4, 32), ml_dtypes.float6_e2m3fn), "mxfp4 is uint8"),
+    ],
+)
+def test_elements_of_another_form_are_refused(data: NDArray[np.generic], message: str) -> None:
+    scales = quantise(np.ones((4, 64)), "mxfp4").scales
+    with pytest.raises(ValueError, match=message):
+        dequantise(data, scales, "mxfp4")
 
 
 def test_factors_that_are_not_laid_out_are_refused_with_a_drawing() -> None:
