@@ -42,6 +42,8 @@ from .hopper_operands import (
 from .hopper_rules import (
     ALIGNMENT_SLACK,
     MN_BOX,
+    REGISTER_FILE,
+    WARPGROUP,
     element_bytes,
     panel_rows,
     registers,
@@ -327,9 +329,11 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
         title="The tile, and who computes it",
         notes=(
             f"A CTA computes {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements.",
-            f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {tile.m // sharers(config)} rows each, wgmma m64n{tile.n}k{32 // element_bytes(a.dtype)}: "
+            f"{_shared_rows(config)}, wgmma m64n{tile.n}k{32 // element_bytes(a.dtype)}: "
             f"{tile.m * tile.n // (sharers(config) * 128)} accumulator registers a thread.",
-            f"setmaxnreg takes registers from the producer's threads ({producer_registers}) and gives them to the consumers' ({consumer_registers}).",
+            f"setmaxnreg takes registers from the producer's threads and gives them to the consumers': {producer_registers} + {consumers} * {consumer_registers} = "
+            f"{producer_registers + consumers * consumer_registers} for one thread of each warpgroup,",
+            f"and {WARPGROUP} such threads take {WARPGROUP * (producer_registers + consumers * consumer_registers)} of the SM's {REGISTER_FILE}.",
         ),
         constants=(
             Constant("int", "TILE_M", tile.m, note="rows of D that a CTA computes at a time"),
@@ -358,6 +362,8 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("int", "CLUSTER_M", config.cluster.m, note="CTAs of a cluster above one another"),
             Constant("int", "CLUSTER_N", config.cluster.n, note="CTAs of a cluster beside one another"),
             Constant("int", "THREADS", config.threads, note="of a CTA: the producer's warpgroup and the consumers'"),
+            Constant("int", "CONSUMER_THREADS", WARPGROUP * consumers, note="of all consumers"),
+            Constant("int", "WARPGROUP_THREADS", WARPGROUP),
             Constant("Order", "ORDER", _ORDER_NAMES[config.schedule.order], note="in which the tiles are taken"),
             Constant("int", "GROUP_M", config.schedule.group_m, note="rows of blocks in a band of the order"),
             Constant("Hint", "HINT_A", f"HINT_{config.pipeline.hint_a.upper()}", note="what L2 is told about A"),
@@ -371,6 +377,12 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
                 for name in "mnk"
             ),
             *_formats(config),
+            Constant(
+                "int",
+                "STAGING_BARRIERS",
+                1,
+                note="first of the consumers' named barriers, one each; 0 is the whole CTA's",
+            ),
             Constant(
                 "int", "TURN_BARRIERS", 1 + consumers, note="first of two named barriers for the consumers' turns"
             ),
@@ -403,6 +415,15 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
         yield _staging_step(derivation)
     if config.epilogue.store == "direct" or config.split.kind != "none" or uses_terms(config):
         yield _direct_step(derivation)
+
+
+def _shared_rows(config: GemmConfig) -> str:
+    """Which rows of a tile a consumer has, in words."""
+    consumers = config.schedule.consumers
+    if config.schedule.kind == "pingpong":
+        return f"{consumers} consumer warpgroups take turns at whole tiles"
+    rows = config.tile.m // consumers
+    return f"{consumers} consumer warpgroup{'s' * (consumers > 1)} of {rows} rows{' each' * (consumers > 1)}"
 
 
 def _baked(config: GemmConfig, name: str) -> int:
@@ -469,6 +490,9 @@ def _operand_step(operand: OperandTile, config: GemmConfig) -> Step:
         Constant("uint32", f"{name}_ROW_BYTES", operand.row_bytes, note="from row to row of a box"),
         Constant("uint32", f"{name}_SLICE_ROWS", operand.slice_rows, note="rows that one CTA of a cluster loads"),
     ]
+    if name == "B":
+        most = max(operand_tile("A", config).boxes, operand.boxes)
+        constants.append(Constant("int", "MOST_BOXES", most, note="of A's and B's, which one loop loads"))
     if name == "A":
         constants.append(
             Constant("uint32", "A_STRIP_ADVANCE", operand.block_advance, note="descriptor units from strip to strip")
@@ -483,8 +507,7 @@ def _operand_step(operand: OperandTile, config: GemmConfig) -> Step:
             f"TMA: {operand.boxes} x box {box}; the barrier expects {operand.slot_bytes} bytes, also where the box leaves the tensor.",
             f"Matrix descriptor at address 0: {operand.descriptor:#018x}, {operand.major.upper()}-major.",
             *(f"  {line}" for line in decode_matrix_descriptor(operand.descriptor, "sm_90a").explain().splitlines()),
-            f"Each k-step of {32 // element_bytes(operand.dtype)} elements adds to the descriptor, in its units of 16 bytes:",
-            f"  step -> {operand.step_advance}",
+            *operand.step_words,
         ),
         constants=tuple(constants),
         functions=(
@@ -513,14 +536,23 @@ def _staging_step(derivation: Derivation) -> Step:
             + (": none." if report.ratio == 1 else f": ratio {report.ratio:g}."),
             f"TMA store: box {box[0]} x {box[1]}, swizzle {swizzle_of(PANEL_COLUMNS)}"
             + (f"; the tile's last panel is {tail} columns wide and has a map of its own." if tail else "."),
+            *(
+                [
+                    "Its rows, too, lie 128 bytes apart in shared memory: as far as the swizzle spans, whatever the box's width."
+                ]
+                if tail
+                else []
+            ),
         ),
         constants=(
-            Constant("int", "PANEL_COLUMNS", PANEL_COLUMNS, note="columns of D that are staged and stored at once"),
-            Constant("int", "PANELS", -(-config.tile.n // PANEL_COLUMNS), note="of a strip"),
+            Constant(
+                "int", "PANEL_COLUMNS", PANEL_COLUMNS, note="columns of D that are staged and stored at once: a panel"
+            ),
+            Constant("int", "PANELS", -(-config.tile.n // PANEL_COLUMNS), note="of a strip of a tile"),
             Constant(
                 "int", "TAIL_COLUMNS", tail, note="columns of the last panel, or 0 if it is as wide as the others"
             ),
-            Constant("int", "PANEL_BYTES", panel_rows(config) * 2 * PANEL_COLUMNS),
+            Constant("int", "PANEL_BYTES", panel_rows(config) * 2 * PANEL_COLUMNS, note="in shared memory"),
             Constant("int", "STAGING_BUFFERS", config.epilogue.buffers, note="panels of a consumer, used in turn"),
         ),
         functions=(

@@ -62,6 +62,25 @@ class OperandTile:
         """Elements of K in a slot."""
         return self.slot_bytes // (element_bytes(self.dtype) * slot_rows(self.rows, self.major))
 
+    @property
+    def step_words(self) -> tuple[str, ...]:
+        """How the descriptor of a slot's next multiply follows from that of its first, in lines.
+
+        >>> operand_tile("A", GemmConfig()).step_words[-1]
+        'and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.'
+        """
+        elements = 32 // element_bytes(self.dtype)
+        if self.major == "mn":
+            return (
+                f"A multiply takes {elements} elements of K, as many lines; the next one's descriptor is as much further on.",
+            )
+        span = min(self.k * element_bytes(self.dtype), SPAN)
+        return (
+            f"A multiply takes {elements} elements of K, 32 bytes of a row; the next one's descriptor is as much further on, in the middle of a swizzled row.",
+            "That is right, with base offset 0: the hardware swizzles each address that it comes to, with bits above those that the steps change,",
+            f"and a slot begins at a multiple of {8 * span} bytes, where the swizzle begins anew.",
+        )
+
 
 def panel_k(config: GemmConfig) -> int:
     """Elements of K in a panel of a slot, one box of the copy engine: the span of the swizzle. 64 of 16 bits are 128 bytes,

@@ -111,7 +111,9 @@ def most_accumulators(config: GemmConfig) -> int:
         most = _most_beside_terms(config)
         two_sets = config.pipeline.accumulators > 1 or config.cluster != Cluster()
         enough = MAXIMUM_ACCUMULATORS_TERMS[1 if two_sets else 2]
-        return min(MAXIMUM_ACCUMULATORS_PROMOTED, most if most >= enough else most // 2)
+        # What plain stores need is needed when the second set is gone; but with a batch or groups both spill.
+        beside = _most_beside_terms(config.replace(store="tma")) if config.problem.form == "one" else most
+        return min(MAXIMUM_ACCUMULATORS_PROMOTED, most if beside >= enough else most // 2)
     if uses_terms(config):
         return _most_beside_terms(config)
     if config.schedule.consumers == 3:

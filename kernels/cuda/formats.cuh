@@ -38,7 +38,9 @@ struct alignas(16) Four {
 // Two numbers as 16-bit elements: `low` in bits 0-15.
 DEVICE uint32 pack_out(float low, float high) { return D_FORMAT == FORMAT_F16 ? pack_f16(low, high) : pack_bf16(low, high); }
 
-// A number in another format, rounded to the nearest; 8-bit formats and whole numbers saturate.
+// A number in another format, rounded to the nearest.
+//
+// D_FORMAT == FORMAT_E4M3 || D_FORMAT == FORMAT_E5M2 || D_FORMAT == FORMAT_S8 || D_FORMAT == FORMAT_S32: What lies beyond the format's range becomes its end.
 template <Format F> DEVICE typename Stored<F>::type converted(float value) {
     if constexpr (F == FORMAT_F32) return value;
     if constexpr (F == FORMAT_S32) return rounded(value);
@@ -49,7 +51,7 @@ template <Format F> DEVICE typename Stored<F>::type converted(float value) {
     if constexpr (F == FORMAT_BF16) return static_cast<uint16>(pack_bf16(value, 0.0f));
 }
 
-// A whole number likewise.
+// INTEGER: A whole number likewise.
 template <Format F> DEVICE typename Stored<F>::type converted(int32 value) {
     if constexpr (F == FORMAT_S32) return value;
     if constexpr (F == FORMAT_S8) return static_cast<uint8>(max(-128, min(127, value)));

@@ -19,16 +19,17 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     RingPosition at;
     Work work;
     bool more = scheduler.take(work);    // its divisions are done while the kernel before ends
-    // Nothing is loaded before that has ended, and nothing is stored before something was loaded.
+    // Nothing is loaded before that has ended. The consumers need not wait too: what they store was multiplied from slots that were filled after this.
     dependency_wait();
     for (; more; more = scheduler.take(work)) {
         const uint32 k_end = (SPLIT || FORM == FORM_GROUPS_K ? work.first_k() : 0) + work.count * TILE_K;
         for (uint32 k_first = (SPLIT || FORM == FORM_GROUPS_K ? work.first_k() : 0); k_first < k_end; k_first += TILE_K) {
+            // A slot always gets all of its bytes: what lies outside the tensors is filled with zeros, which are counted too.
             ring.wait_empty(at);
             const uint32 full = ring.full_barrier(at.slot);
-            mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);    // what lies outside the tensors is filled with zeros and counted too
+            mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);
             #pragma unroll
-            for (int box = 0; box < (A_BOXES > B_BOXES ? A_BOXES : B_BOXES); ++box) {
+            for (int box = 0; box < MOST_BOXES; ++box) {
                 if (A_BOXES >= B_BOXES || box < A_BOXES) {
                     const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + box * A_PANEL_BYTES + (CLUSTER_N > 1 ? slice_a * A_ROW_BYTES : 0);
                     const int row_a = work.first_row() + (CLUSTER_N > 1 ? slice_a : 0) + (A_MN ? box * 64 : 0);
@@ -37,7 +38,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
                 }
                 if (B_BOXES >= A_BOXES || box < B_BOXES) {
                     const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + box * B_PANEL_BYTES + (CLUSTER_M > 1 ? slice_b * B_ROW_BYTES : 0);
-                    const int row_b = work.column * TILE_N + (CLUSTER_M > 1 ? slice_b : 0) + (B_MN ? box * 64 : 0);
+                    const int row_b = work.first_column() + (CLUSTER_M > 1 ? slice_b : 0) + (B_MN ? box * 64 : 0);
                     const int k_b = k_first + (B_MN ? 0 : box * PANEL_K);
                     load_b(b, map_b, full, ring.place, policy_b, B_MN ? row_b : k_b, B_MN ? k_b : row_b, work.batch);
                 }
@@ -53,35 +54,38 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
 // !PINGPONG && CONSUMERS > 1: the consumers share every tile.
 //
 // PINGPONG: consumers take turns at whole tiles: one multiplies while the other stores.
-DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_sums, Tiles tiles, Ring ring, TileScheduler scheduler, uint32 consumer) {
+DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_sums, Tiles tiles, Ring ring, TileScheduler scheduler,
+                    uint32 consumer) {
     // Each consumer has its rows of the tile, these after the others'.
     const uint32 rows_before = consumer * STRIPS * 64;
     // A matrix descriptor holds its address, 18 bits of it, in units of 16 bytes in its low bits, so advancing an operand is an addition.
     const uint64 descriptor_a = A_DESCRIPTOR + (((tiles.a + (PINGPONG ? 0 : rows_before * A_ROW_BYTES)) & 0x3ffff) >> 4);
     const uint64 descriptor_b = B_DESCRIPTOR + ((tiles.b & 0x3ffff) >> 4);
-    const uint32 whole = scheduler.k_blocks;
+    const uint32 tile_k_blocks = scheduler.k_blocks;
 
     RingPosition at;
     // The first turn is consumer 0's.
     if (PINGPONG && consumer == 1) {
-        named_barrier_arrive<256>(TURN_BARRIERS);
+        named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS);
         scheduler.pass();
-        at.skip(whole);
+        at.skip(tile_k_blocks);
     }
     Work work;
     while (scheduler.take(work)) {
         Accumulator accumulators[STRIPS][TILE_N / 2];
         // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two phases off.
-        if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);
+        if (PINGPONG) named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer);
         if (TERMS) finishing.move_to(work.batch, FORM == FORM_GROUPS_M ? work.group_end : finishing.m);
-        if (BIAS == BIAS_N && !SWAPPED) finishing.prefetch(work.column * TILE_N);
-        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finishing, work.first_row() + (PINGPONG ? 0 : rows_before), work.column * TILE_N);
-        const uint32 last = (at.slot + STAGES - 1) % STAGES;
-        // The next tile is the other's.
+        if (BIAS == BIAS_N && !SWAPPED) finishing.prefetch(work.first_column());
+        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finishing, work.first_row() + (PINGPONG ? 0 : rows_before),
+                      work.first_column());
+        const uint32 last = (at.slot + STAGES - 1) % STAGES;    // the slot before: the only one that is not released yet
+        // The next tile is the other's. Its turn may come while this one's last multiplies still run: they read slots that are released only below, every
+        // wait for this tile's slots is done, and the tensor core takes its multiplies after these.
         if (PINGPONG) {
-            if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);
+            if (scheduler.any_left()) named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS + 1 - consumer);
             scheduler.pass();
-            at.skip(whole);
+            at.skip(tile_k_blocks);
         }
         wgmma_wait<0>();
         if (FORM == FORM_GROUPS_K) {
@@ -90,8 +94,10 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
             ring.release(last);
         }
 
+        if (!PROMOTED) results(accumulators);
+
         // A part of the tile: others have the rest.
-        if (SPLIT && work.count < whole) {
+        if (SPLIT && work.count < tile_k_blocks) {
             partial_sums.write(accumulators, work);
             continue;
         }
@@ -100,9 +106,9 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
         for (int strip = 0; strip < STRIPS; ++strip) {
             const uint32 row = work.first_row() + (PINGPONG ? 0 : rows_before) + strip * 64;
             if (TERMS) {
-                finishing.store(epilogue, accumulators[strip], row, work.column * TILE_N);
+                finishing.store(epilogue, accumulators[strip], row, work.first_column());
             } else {
-                epilogue.store(accumulators[strip], row, work.column * TILE_N);
+                epilogue.store(accumulators[strip], row, work.first_column());
             }
         }
     }
@@ -111,9 +117,9 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
     if (TERMS) finishing.end();
 }
 
-// One CTA. The tensor maps are the kernel's parameters: the copy engine wants to find them there.
-DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, Output output, uint32 m, uint32 n, uint32 k, const uint32 *order, void *partials,
-                 uint32 *counters, uint32 shared_blocks, const Terms &terms) {
+// One CTA. The copy engine reads a tensor map from parameters of the kernel, as here, or from constant or global memory: from no copy on a thread's stack.
+DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, Output output, uint32 m, uint32 n, uint32 k, const uint32 *order,
+                 void *partials, uint32 *counters, uint32 shared_blocks, const Terms &terms) {
     extern __shared__ uint8 dynamic_shared[];
     // The swizzle acts on address bits, so the map of shared memory starts at a multiple of 1024 bytes.
     const uint32 shared = (shared_address(dynamic_shared) + 1023) & ~1023u;
@@ -132,9 +138,11 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
     if (CLUSTER_SIZE > 1) {
         cluster_sync_relaxed();    // the peers' barriers must be ready before anything arrives at them
     } else {
+        // Nobody may come to a barrier that is not initialised.
         __syncthreads();
     }
 
+    // So early, because it costs nothing: the next grid gets an SM when a CTA of this one leaves it, and waits for all of this one before it loads.
     dependency_allow();
 
     if (warpgroup == 0) {
@@ -146,6 +154,8 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
         registers_claim<CONSUMER_REGISTERS>();
         const uint32 consumer = warpgroup - 1;
         Finish finishing(terms, m, n);
-        consume(Epilogue(output, shared, consumer, m, n), finishing, PartialSums(static_cast<Four *>(partials), counters, scheduler, output, finishing, consumer, m, n), tiles, ring, scheduler, consumer);
+        const Epilogue epilogue(output, shared, consumer, m, n);
+        const PartialSums partial_sums(static_cast<Four *>(partials), counters, scheduler, output, finishing, consumer, m, n);
+        consume(epilogue, finishing, partial_sums, tiles, ring, scheduler, consumer);
     }
 }

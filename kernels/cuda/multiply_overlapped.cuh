@@ -27,7 +27,8 @@ struct Blocks {
     }
 
     // The multiplies of a slot have ended: it may be refilled, and its sums are added.
-    DEVICE void take(float (&sums)[STRIPS][TILE_N / 2], const float (&partial)[STRIPS][TILE_N / 2], uint32 slot) {
+    DEVICE void take(float (&sums)[STRIPS][TILE_N / 2], float (&partial)[STRIPS][TILE_N / 2], uint32 slot) {
+        results(partial);
         ring.release(slot);
         const BlockFactors factors(scales);
         --left;
@@ -36,8 +37,8 @@ struct Blocks {
     }
 };
 
-DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &finish, uint32 row,
-                          uint32 column) {
+DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at,
+                          const Work &work, const Finish &finish, uint32 row, uint32 column) {
     #pragma unroll
     for (int strip = 0; strip < STRIPS; ++strip) {
         #pragma unroll

@@ -7,8 +7,8 @@
 
 constexpr bool PROMOTED = true;
 
-DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at, const Work &work, const Finish &finish, uint32 row,
-                          uint32 column) {
+DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at,
+                          const Work &work, const Finish &finish, uint32 row, uint32 column) {
     float partial[STRIPS][TILE_N / 2];
     BlockScales scales(finish, row, column, work.first_k() / 128);
     if (SCALED && work.count != 0) scales.load(finish.terms);
@@ -38,6 +38,7 @@ DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a
         const BlockFactors factors(scales);
         if (SCALED && k_block < work.count) scales.load(finish.terms);
         wgmma_wait<0>();
+        results(partial);
         ring.release(previous);
         promote(sums, partial, factors);
     }

@@ -4,6 +4,9 @@
 
 constexpr bool SEVERAL_D = FORM == FORM_BATCH || FORM == FORM_GROUPS_K;    // a D for each matrix of a batch, or each group of K
 
+// One thread of each warpgroup, always the same one, for what must be done once.
+DEVICE bool leads_warpgroup() { return threadIdx.x % 128 == 0; }
+
 struct Output {
     const TensorMap *map;
     const TensorMap *tail_map;

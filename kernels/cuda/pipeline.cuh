@@ -20,11 +20,14 @@ struct RingPosition {
     DEVICE void skip(uint32 count) {
         const uint32 reached = slot + count;
         slot = reached % STAGES;
-        parity ^= reached / STAGES & 1;
+        parity ^= (reached / STAGES) & 1;
     }
 };
 
-// full[slot]: the copy engine has filled the slot. empty[slot]: every consumer warp that reads what this CTA's loads write there has finished reading.
+// A slot is released only when the next one has been handed to the tensor core: with one slot that would never come.
+static_assert(STAGES >= 2, "the ring needs two slots");
+
+// full[slot]: the copy engine has filled the slot. empty[slot]: every warp that reads what this CTA's loads write there has finished reading.
 struct Ring {
     uint32 full;     // shared address of the first of STAGES barriers, 8 bytes each
     uint32 empty;
@@ -38,7 +41,7 @@ struct Ring {
     DEVICE void initialise() const {
         for (uint32 slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(full_barrier(slot), 1);    // the producer's one arrive.expect_tx
-            mbarrier_init(empty_barrier(slot), SLOT_READERS * 4 * CLUSTER_PEERS);    // one arrival from each consumer warp
+            mbarrier_init(empty_barrier(slot), SLOT_READERS * 4 * CLUSTER_PEERS);    // from each warp that reads the slot
         }
         mbarrier_init_fence();
     }
@@ -48,7 +51,8 @@ struct Ring {
     // A fresh barrier counts its phase "before the first" as complete with parity 1, so the first turn does not wait.
     DEVICE void wait_empty(RingPosition at) const { mbarrier_wait(empty_barrier(at.slot), at.parity ^ 1); }
 
-    // Returns once every slot is free. The peers' last releases are on their way to this CTA's barriers until then, and its shared memory must outlive them.
+    // Returns once every slot is free. The peers' last releases are on their way to this CTA's barriers until then, and its shared memory must outlive
+    // them.
     DEVICE void drain(RingPosition at) const {
         for (uint32 slot = 0; slot < STAGES; ++slot) {
             wait_empty(at);

@@ -1,4 +1,4 @@
-// One function for each PTX instruction that C++ cannot spell, and nothing else: no policy, no control flow.
+// One function for each PTX instruction that C++ cannot spell, and nothing else: no policy, and no control flow but the loops in which a wait tries again.
 // Shared-memory addresses are 32-bit offsets in the shared window, as the instructions take them.
 #pragma once
 #include "types.cuh"
@@ -40,8 +40,11 @@ template <int Count> DEVICE void registers_claim() { asm volatile("setmaxnreg.in
 
 // Barrier `id` of the CTA's 16: all of `Threads` threads, whole warps, wait for one another.
 template <int Threads> DEVICE void named_barrier_sync(uint32 id) { asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory"); }
+
 // Counts as one of them, without waiting.
-template <int Threads> DEVICE void named_barrier_arrive(uint32 id) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(Threads) : "memory"); }
+template <int Threads> DEVICE void named_barrier_arrive(uint32 id) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(Threads) : "memory");
+}
 
 // A barrier whose phases complete after so many arrivals each.
 DEVICE void mbarrier_init(uint32 barrier, uint32 arrivals) {
@@ -72,7 +75,7 @@ DEVICE void mbarrier_arrive_expect_tx(uint32 barrier, uint32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Returns once the phase with this parity has completed. The hardware suspends the thread between tries.
+// Returns once the phase with this parity has completed. A try suspends the thread until then or for a time that the hardware chooses.
 DEVICE void mbarrier_wait(uint32 barrier, uint32 parity) {
     asm volatile(
         "{\n"
@@ -92,12 +95,13 @@ DEVICE void mbarrier_wait(uint32 barrier, uint32 parity) {
 // Returns once every grid that this one depends on has ended and its memory is visible.
 DEVICE void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// The grids that depend on this one may start to be launched.
+// The grids that depend on this one may be launched once every CTA of it has called this or ended.
 DEVICE void dependency_allow() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 // ---- between CTAs, through global memory --------------------------------------------------------------------------
 
-// Adds one to a counter and returns what it was. What this thread wrote before, or knows of, can be read by whoever sees the new count, and the other way round.
+// Adds one to a counter and returns what it was. Whoever sees the new count can read what this thread wrote before, or could read; and this thread what
+// those wrote who had counted before.
 DEVICE uint32 global_count(uint32 *counter) {
     uint32 before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(reinterpret_cast<uint64>(counter)) : "memory");
@@ -112,11 +116,14 @@ DEVICE void global_wait(const uint32 *counter, uint32 count) {
     } while (seen < count);
 }
 
-// Four additions to neighbouring numbers in one access, each atomic by itself.
+// !INTEGER: Four additions to neighbouring numbers in one access, each atomic by itself.
 DEVICE void global_add(float *sum, float x, float y, float z, float w) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(reinterpret_cast<uint64>(sum)), "f"(x), "f"(y), "f"(z), "f"(w)
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(reinterpret_cast<uint64>(sum)),
+                 "f"(x), "f"(y), "f"(z), "f"(w)
                  : "memory");
 }
+
+// INTEGER: Four additions to neighbouring numbers, each atomic by itself. Only floats have an instruction for all four.
 DEVICE void global_add(int32 *sum, int32 x, int32 y, int32 z, int32 w) {
     asm volatile(
         "red.relaxed.gpu.global.add.s32 [%0], %1;\n"
@@ -207,7 +214,8 @@ DEVICE void tma_load_2d_hinted(uint32 destination, const TensorMap *map, uint32 
         : "memory");
 }
 
-// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier.
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that
+// CTA's own barrier.
 DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -216,8 +224,10 @@ DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint
         : "memory");
 }
 
-// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier; L2 keeps it by `policy`.
-DEVICE void tma_load_2d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy, int x, int y) {
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that
+// CTA's own barrier; L2 keeps it by `policy`.
+DEVICE void tma_load_2d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy,
+                                          int x, int y) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
         "[%0], [%1, {%4, %5}], [%2], %3, %6;" ::"r"(destination),
@@ -243,7 +253,8 @@ DEVICE void tma_load_3d_hinted(uint32 destination, const TensorMap *map, uint32 
         : "memory");
 }
 
-// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier.
+// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own
+// barrier.
 DEVICE void tma_load_3d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y, int z) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -252,8 +263,10 @@ DEVICE void tma_load_3d_multicast(uint32 destination, const TensorMap *map, uint
         : "memory");
 }
 
-// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own barrier; L2 keeps it by `policy`.
-DEVICE void tma_load_3d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy, int x, int y, int z) {
+// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own
+// barrier; L2 keeps it by `policy`.
+DEVICE void tma_load_3d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy,
+                                          int x, int y, int z) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
         "[%0], [%1, {%4, %5, %6}], [%2], %3, %7;" ::"r"(destination),
@@ -270,7 +283,8 @@ DEVICE void tma_store_2d(const TensorMap *map, uint32 source, int x, int y) {
 
 // Shared memory -> box at (x, y, z) of several matrices; elements outside them are not written.
 DEVICE void tma_store_3d(const TensorMap *map, uint32 source, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(reinterpret_cast<uint64>(map)),
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::
+                 "l"(reinterpret_cast<uint64>(map)),
                  "r"(source), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
@@ -292,8 +306,16 @@ DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory
 // Ends a batch of multiplies.
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Returns once at most `Pending` of this warp's batches of multiplies are still under way.
+// Returns once at most `Pending` of this warp's batches of multiplies are still under way. Until then their accumulators are the tensor core's.
 template <int Pending> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
+
+// What stands below reads an accumulator only now: "memory" above orders no registers, and the compiler could read it before the wait.
+//
+// !INTEGER: No instruction.
+DEVICE void wgmma_result(float &accumulator) { asm volatile("" : "+f"(accumulator)); }
+
+// INTEGER: No instruction.
+DEVICE void wgmma_result(int32 &accumulator) { asm volatile("" : "+r"(accumulator)); }
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
@@ -356,7 +378,9 @@ DEVICE float widened_f16(uint16 bits) {
 
 // Four 8x8 matrices of 16-bit elements from registers to rows of 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
 DEVICE void stmatrix_x4(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
 }
 
 // Two 8x8 matrices of 16-bit elements; lanes 0 to 15 give the addresses of the rows.
@@ -366,7 +390,9 @@ DEVICE void stmatrix_x2(uint32 row, uint32 a, uint32 b) {
 
 // Four 8x8 matrices, each transposed on its way: the registers hold columns of what is written.
 DEVICE void stmatrix_x4_transposed(uint32 row, uint32 a, uint32 b, uint32 c, uint32 d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
 }
 
 // Two 8x8 matrices, each transposed on its way.

@@ -1,10 +1,13 @@
-// Which part of which tile a CTA computes next. The grid is persistent: of the blocks of tiles, in which each CTA of a cluster has one tile, cluster i takes the
-// numbers i, i + clusters, and so on.
+// What a CTA computes next.
+//
+// CLUSTER_SIZE == 1: The grid is persistent: CTA i takes the tiles with the numbers i, i + CTAs, and so on. (A block of tiles, and a cluster, is here a single one.)
+//
+// CLUSTER_SIZE > 1: The grid is persistent: cluster i takes the blocks of tiles with the numbers i, i + clusters, and so on; of each block a CTA has one tile.
 //
 // CLUSTER_SIZE > 1: a CTA whose tile lies outside D still loads its slices for the others; its own results are not stored.
 //
-// SPLIT: the first `shared_blocks` blocks are laid end to end, the K of one after the K of the other, and cut into equal shares, one for each cluster: a share
-// is the end of one block, perhaps some whole ones, and the beginning of another. The shares come first; the other blocks are then taken whole.
+// SPLIT: the first `shared_blocks` blocks are laid end to end, the K of one after the K of the other, and cut into equal shares, one for each cluster: a
+// share is the end of one block, perhaps some whole ones, and the beginning of another. The shares come first; the other blocks are then taken whole.
 //
 // FORM == FORM_BATCH: the blocks of one matrix follow those of the other.
 //
@@ -23,14 +26,15 @@ struct Work {
     uint32 count;         // of k-blocks
     uint32 block;         // of tiles: its number in the order
     uint32 batch = 0;     // the matrix of the batch, or the group
-    uint32 group_begin;   // row of A and D (FORM_GROUPS_M), or element of K (FORM_GROUPS_K)
+    uint32 group_begin;   // the group's first row of A and D, or first element of K
     uint32 group_end;
 
     DEVICE uint32 first_row() const { return (FORM == FORM_GROUPS_M ? group_begin : 0) + row * TILE_M; }
+    DEVICE uint32 first_column() const { return column * TILE_N; }
     DEVICE uint32 first_k() const { return (FORM == FORM_GROUPS_K ? group_begin : 0) + (SPLIT ? first * TILE_K : 0); }
 };
 
-// The order of the blocks, from a number to the block's row and column (kernels/orders.py draws it).
+// The order of the blocks of tiles, from a number to the block's row and column.
 struct BlockOrder {
     uint32 rows;            // in blocks
     uint32 columns;
@@ -48,7 +52,7 @@ struct BlockOrder {
             row = entry & 0xffff;
             column = entry >> 16;
         } else {
-            // Bands of GROUP_M rows of blocks, walked column by column: CTAs that run at the same time share panels of A and B in L2.
+            // Bands of GROUP_M rows of blocks, walked column by column: CTAs that run at the same time find the same rows of A and of B in L2.
             const uint32 per_band = GROUP_M * columns;
             const uint32 band = number / per_band;
             const uint32 within = number - band * per_band;
@@ -62,7 +66,8 @@ struct BlockOrder {
     }
 };
 
-// How the shared blocks are cut: cluster c has the k-blocks begin(c) .. begin(c + 1) of all of them together.
+// How the shared blocks are cut: cluster c has the k-blocks begin(c) .. begin(c + 1) of all of them together. No share is empty: the host launches no more
+// clusters than there are such k-blocks.
 struct Shares {
     uint32 total;       // k-blocks of all shared blocks
     uint32 clusters;
@@ -87,7 +92,8 @@ struct TileScheduler {
     uint32 group;          // of the block that was taken last
     uint32 group_first;    // its first block
 
-    DEVICE TileScheduler(ClusterPlace place, uint32 m, uint32 n, uint32 k, uint32 shared_blocks, const uint32 *table, uint32 batches, const int32 *offsets)
+    DEVICE TileScheduler(ClusterPlace place, uint32 m, uint32 n, uint32 k, uint32 shared_blocks, const uint32 *table, uint32 batches,
+                         const int32 *offsets)
         : mine(place), share_next(0), share_end(0), batches(batches), offsets(offsets), group(0), group_first(0) {
         order.rows = (m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
         order.columns = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);

@@ -150,18 +150,18 @@ PINGPONG = {"schedule_kind": "pingpong", "tile_n": 64}
 
 def test_ping_pong_without_turns_is_found() -> None:
     found = verdict(
-        planted("        if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);\n", "", **PINGPONG), seeds=8
+        planted("        if (PINGPONG) named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer);\n", "", **PINGPONG), seeds=8
     )
     assert found != "pass"
 
 
 def test_ping_pong_whose_first_turn_is_nobody_s_deadlocks() -> None:
-    found = verdict(planted("        named_barrier_arrive<256>(TURN_BARRIERS);", "", **PINGPONG))
+    found = verdict(planted("        named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS);", "", **PINGPONG))
     assert found.startswith("deadlock")
 
 
 def test_a_ping_pong_consumer_that_does_not_skip_the_other_s_slots_is_found() -> None:
-    skip = "            scheduler.pass();\n            at.skip(whole);\n"
+    skip = "            scheduler.pass();\n            at.skip(tile_k_blocks);\n"
     assert verdict(planted(skip, "            scheduler.pass();\n", **PINGPONG)) != "pass"
 
 
@@ -192,7 +192,7 @@ def test_leaving_before_the_last_slot_is_drained_is_found() -> None:
     assert verdict(planted(drain, drain.replace("STAGES", "STAGES - 1"), **CLUSTER), seeds=8) != "pass"
 
 
-BEFORE = "    // Nothing is loaded before that has ended, and nothing is stored before something was loaded.\n"
+BEFORE = "    // Nothing is loaded before that has ended. The consumers need not wait too: what they store was multiplied from slots that were filled after this.\n"
 ADVANCE = "            at.advance();\n        }\n    }\n    if (CLUSTER_SIZE > 1)"
 
 
@@ -225,7 +225,7 @@ def test_storing_swapped_panels_without_transposing_is_a_wrong_value() -> None:
 
 # ---- tiles whose K is shared: each of the four among two CTAs ------------------------------------------------------------
 
-WAIT = "if (consumer == 0 && threadIdx.x % 128 == 0) global_wait(counter(block), count);"
+WAIT = "if (consumer == 0 && leads_warpgroup()) global_wait(counter(block), count);"
 WRITTEN = (
     "        named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);    // all of this CTA's sums are written\n"
 )

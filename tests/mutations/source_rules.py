@@ -15,8 +15,8 @@ RING = (
     exchange("parity starts at 1", "uint32 parity = 0;", "uint32 parity = 1;", ALONE),
     exchange("ring starts at slot 1", "uint32 slot = 0;\n    uint32 parity", "uint32 slot = 1;\n    uint32 parity", ALONE),
     exchange("skip goes one slot too far", "slot = reached % STAGES;", "slot = (reached + 1) % STAGES;", TURNS),
-    exchange("skip keeps the parity", "parity ^= reached / STAGES & 1;", "parity ^= 0;", TURNS),
-    exchange("skip turns the parity over one slot late", "reached / STAGES & 1", "reached / (STAGES + 1) & 1", TURNS),
+    exchange("skip keeps the parity", "parity ^= (reached / STAGES) & 1;", "parity ^= 0;", TURNS),
+    exchange("skip turns the parity over one slot late", "(reached / STAGES) & 1", "(reached / (STAGES + 1)) & 1", TURNS),
     exchange("full barriers 16 bytes apart", "return full + slot * 8;", "return full + slot * 16;", ALONE),
     exchange("one full barrier for all slots", "return full + slot * 8;", "return full + slot * 0;", ALONE),
     exchange("full barriers 4 bytes apart", "return full + slot * 8;", "return full + slot * 4;", ALONE),
@@ -55,7 +55,7 @@ _LOAD_B = "load_b(b, map_b, full, ring.place, policy_b, B_MN ? row_b : k_b, B_MN
 _FIRST_K = "k_first = (SPLIT || FORM == FORM_GROUPS_K ? work.first_k() : 0);"
 _K_LOOP = "k_first < k_end; k_first += TILE_K) {"
 _TAKE = "    bool more = scheduler.take(work);    // its divisions are done while the kernel before ends\n"
-_NOTHING_BEFORE = "    // Nothing is loaded before that has ended, and nothing is stored before something was loaded.\n    dependency_wait();\n"
+_NOTHING_BEFORE = "    // Nothing is loaded before that has ended. The consumers need not wait too: what they store was multiplied from slots that were filled after this.\n    dependency_wait();\n"
 PRODUCER = (
     drop("producer does not wait for a free slot", "            ring.wait_empty(at);\n", MOST),
     exchange("producer arms the barrier before the slot is free", "            ring.wait_empty(at);\n            const uint32 full = ring.full_barrier(at.slot);\n            mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);", "            const uint32 full = ring.full_barrier(at.slot);\n            mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);\n            ring.wait_empty(at);", ("cooperative", "cluster")),
@@ -162,31 +162,31 @@ CONSUMER = (
     exchange("first strip stored for all", "epilogue.store(accumulators[strip],", "epilogue.store(accumulators[0],", TURNS),
     exchange("strips half as far apart", "rows_before) + strip * 64;", "rows_before) + strip * 32;", TURNS),
     exchange("consumers store the same rows", "const uint32 row = work.first_row() + (PINGPONG ? 0 : rows_before)", "const uint32 row = work.first_row()", ("cooperative", "direct")),
-    exchange("D eight columns off", "epilogue.store(accumulators[strip], row, work.column * TILE_N);", "epilogue.store(accumulators[strip], row, work.column * TILE_N + 8);", (*MOST, "direct")),
+    exchange("D eight columns off", "epilogue.store(accumulators[strip], row, work.first_column());", "epilogue.store(accumulators[strip], row, work.first_column() + 8);", (*MOST, "direct")),
     exchange("D one row off", "epilogue.store(accumulators[strip], row,", "epilogue.store(accumulators[strip], 1 + row,", (*MOST, "direct")),
     Rule("A negated", r"accumulate, 1, 1, 0, 0;", "accumulate, -1, 1, 0, 0;", MOST),
     Rule("B taken as transposed", r"accumulate, 1, 1, 0, 0;", "accumulate, 1, 1, 0, 1;", MOST),
     Rule("multiplies f16", r"k16\.f32\.bf16\.bf16", "k16.f32.f16.f16", MOST),
 )  # fmt: skip
 
-_MULTIPLY = "        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finishing, work.first_row() + (PINGPONG ? 0 : rows_before), work.column * TILE_N);\n"
-_PASS_ON = "if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);\n"
+_MULTIPLY = "        multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finishing, work.first_row() + (PINGPONG ? 0 : rows_before),\n                      work.first_column());\n"
+_PASS_ON = "if (scheduler.any_left()) named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS + 1 - consumer);\n"
 TURN = (
-    drop("no turn is waited for", "        if (PINGPONG) named_barrier_sync<256>(TURN_BARRIERS + consumer);\n", TURNS),
-    drop("the first turn is nobody's", "        named_barrier_arrive<256>(TURN_BARRIERS);\n", TURNS),
-    exchange("the first turn is consumer 1's", "named_barrier_arrive<256>(TURN_BARRIERS);", "named_barrier_arrive<256>(TURN_BARRIERS + 1);", TURNS),
-    drop("turns are not passed on", "            if (scheduler.any_left()) named_barrier_arrive<256>(TURN_BARRIERS + 1 - consumer);\n", TURNS),
+    drop("no turn is waited for", "        if (PINGPONG) named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer);\n", TURNS),
+    drop("the first turn is nobody's", "        named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS);\n", TURNS),
+    exchange("the first turn is consumer 1's", "named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS);", "named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS + 1);", TURNS),
+    drop("turns are not passed on", "            if (scheduler.any_left()) named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS + 1 - consumer);\n", TURNS),
     exchange("turns are passed to oneself", "TURN_BARRIERS + 1 - consumer)", "TURN_BARRIERS + consumer)", TURNS),
     exchange("a turn is passed on after the last tile", "if (scheduler.any_left()) named_barrier_arrive", "named_barrier_arrive", TURNS),
-    exchange("turns of 128 threads", "named_barrier_sync<256>(TURN_BARRIERS + consumer)", "named_barrier_sync<128>(TURN_BARRIERS + consumer)", TURNS),
-    exchange("turns of 384 threads", "named_barrier_sync<256>(TURN_BARRIERS + consumer)", "named_barrier_sync<384>(TURN_BARRIERS + consumer)", TURNS),
-    exchange("one barrier for both turns", "named_barrier_sync<256>(TURN_BARRIERS + consumer)", "named_barrier_sync<256>(TURN_BARRIERS)", TURNS),
+    exchange("turns of 128 threads", "named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer)", "named_barrier_sync<128>(TURN_BARRIERS + consumer)", TURNS),
+    exchange("turns of 384 threads", "named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer)", "named_barrier_sync<384>(TURN_BARRIERS + consumer)", TURNS),
+    exchange("one barrier for both turns", "named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer)", "named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS)", TURNS),
     exchange("turns are passed on before the tile", _MULTIPLY, "        " + _PASS_ON + _MULTIPLY, TURNS),
     exchange("scheduler does not skip the other's tile", "            scheduler.pass();\n", "", TURNS),
-    exchange("ring does not skip the other's slots", "            at.skip(whole);\n", "", TURNS),
-    exchange("ring skips one slot less", "            at.skip(whole);\n", "            at.skip(whole - 1);\n", TURNS),
+    exchange("ring does not skip the other's slots", "            at.skip(tile_k_blocks);\n", "", TURNS),
+    exchange("ring skips one slot less", "            at.skip(tile_k_blocks);\n", "            at.skip(tile_k_blocks - 1);\n", TURNS),
     Rule("consumer 1 starts at the first tile", r"^        scheduler\.pass\(\);\n        at", "        at", TURNS),
-    Rule("consumer 1 starts at the first slot", r"^        at\.skip\(whole\);\n    }", "    }", TURNS),
+    Rule("consumer 1 starts at the first slot", r"^        at\.skip\(tile_k_blocks\);\n    }", "    }", TURNS),
     constant("TURN_BARRIERS", "1", TURNS),
     constant("TURN_BARRIERS", "15", TURNS),
 )  # fmt: skip
@@ -257,22 +257,22 @@ KERNEL = (
     exchange("place in the cluster by the wrong quotient", "row = rank % CLUSTER_M;", "row = rank / CLUSTER_M;", COLUMN),
 )  # fmt: skip
 
-_TMA_STORE = "tma_store_2d(box, shared, first_column, row);"
+_TMA_STORE = "tma_store_2d(panel_map, target, first_column, row);"
 _TAIL = "TAIL_COLUMNS != 0 && panel == PANELS - 1 ? map_tail : map;"
 STAGING = (
     drop("no proxy fence before the store", "fence_async_proxy();\n", STAGED),
     exchange("a thread fence instead of the proxy fence", "fence_async_proxy();\n", "__threadfence_block();\n", STAGED),
-    Rule("proxy fence after the barrier, by the storing warp only", r"^ +fence_async_proxy\(\);\n( +named_barrier_sync<128>\(barrier\);\n(?:.*\bgroup's\b.*\n.*\bstore_rows\b.*\n)?)( +)(if \(threadIdx.x % 128 == 0\) {\n)", r"\1\2\3\2    fence_async_proxy();\n", ("cooperative", "swapped")),
+    Rule("proxy fence after the barrier, by the storing warp only", r"^ +fence_async_proxy\(\);\n( +named_barrier_sync<WARPGROUP_THREADS>\(barrier\);\n(?:.*\bgroup's\b.*\n.*\bstore_rows\b.*\n)?)( +)(if \(leads_warpgroup\(\)\) {\n)", r"\1\2\3\2    fence_async_proxy();\n", ("cooperative", "swapped")),
     exchange("proxy fence for global memory only", "fence.proxy.async.shared::cta;", "fence.proxy.async.global;", ("cooperative", "swapped")),
-    Rule("matrices at half a row", r"(const uint32 address = shared \+ staging_offset\(lane, warp, step\));", r"\1 + 8;", ("cooperative", "swapped")),
-    exchange("panel not waited for", "if (threadIdx.x % 128 == 0) tma_store_wait_read<STAGING_BUFFERS - 1>();", ";", STAGED),
+    Rule("matrices at half a row", r"(const uint32 address = target \+ staging_offset\(lane, warp, step\));", r"\1 + 8;", ("cooperative", "swapped")),
+    exchange("panel not waited for", "if (leads_warpgroup()) tma_store_wait_read<STAGING_BUFFERS - 1>();", ";", STAGED),
     exchange("one store more may be reading", "tma_store_wait_read<STAGING_BUFFERS - 1>()", "tma_store_wait_read<STAGING_BUFFERS>()", STAGED),
-    exchange("another thread waits for the stores", "if (threadIdx.x % 128 == 0) tma_store_wait_read<STAGING", "if (threadIdx.x % 128 == 32) tma_store_wait_read<STAGING", STAGED),
-    Rule("no barrier before the panel is written", r"^ +named_barrier_sync<128>\(barrier\);\n", "", STAGED, 0, 2),
-    Rule("no barrier before the store", r"^ +named_barrier_sync<128>\(barrier\);\n", "", STAGED, 1, 2),
-    exchange("both consumers on one barrier", "barrier(1 + consumer)", "barrier(1)", PANELS),
-    Rule("barrier of 256 threads", r"named_barrier_sync<128>\(barrier\);", "named_barrier_sync<256>(barrier);", STAGED, 0, 2),
-    Rule("barrier of 64 threads", r"named_barrier_sync<128>\(barrier\);", "named_barrier_sync<64>(barrier);", STAGED, 1, 2),
+    exchange("another thread waits for the stores", "if (leads_warpgroup()) tma_store_wait_read<STAGING", "if (threadIdx.x % 128 == 32) tma_store_wait_read<STAGING", STAGED),
+    Rule("no barrier before the panel is written", r"^ +named_barrier_sync<WARPGROUP_THREADS>\(barrier\);\n", "", STAGED, 0, 2),
+    Rule("no barrier before the store", r"^ +named_barrier_sync<WARPGROUP_THREADS>\(barrier\);\n", "", STAGED, 1, 2),
+    exchange("both consumers on one barrier", "barrier(STAGING_BARRIERS + consumer)", "barrier(STAGING_BARRIERS)", PANELS),
+    Rule("barrier of 256 threads", r"named_barrier_sync<WARPGROUP_THREADS>\(barrier\);", "named_barrier_sync<256>(barrier);", STAGED, 0, 2),
+    Rule("barrier of 64 threads", r"named_barrier_sync<WARPGROUP_THREADS>\(barrier\);", "named_barrier_sync<64>(barrier);", STAGED, 1, 2),
     exchange("consumers stage in one place", "shared + STAGING_OFFSET + consumer * (STAGING_BUFFERS * PANEL_BYTES)", "shared + STAGING_OFFSET", PANELS),
     exchange("one buffer for all panels", "staging + buffer * PANEL_BYTES", "staging", STAGED),
     exchange("buffers half a panel apart", "staging + buffer * PANEL_BYTES", "staging + buffer * (PANEL_BYTES / 2)", STAGED),
@@ -285,20 +285,20 @@ STAGING = (
     Rule("two accumulators exchanged", r"stmatrix_x4(_transposed)?\(address, pack_out\(accumulators\[first \+ 0\], accumulators\[first \+ 1\]\)", r"stmatrix_x4\1(address, pack_out(accumulators[first + 1], accumulators[first + 0])", STAGED),
     exchange("a pair of accumulators twice", "pack_out(accumulators[first + 6], accumulators[first + 7])", "pack_out(accumulators[first + 4], accumulators[first + 5])", STAGED),
     exchange("rounds toward zero", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32", (*STAGED, "direct")),
-    exchange("D stored from the wrong panel", "tma_store_2d(box, shared,", "tma_store_2d(box, staging,", PANELS),
-    exchange("D's coordinates exchanged", _TMA_STORE, "tma_store_2d(box, shared, row, first_column);", PANELS),
-    exchange("D's panels in one place", _TMA_STORE, "tma_store_2d(box, shared, column, row);", ("cooperative", "cluster")),
+    exchange("D stored from the wrong panel", "tma_store_2d(panel_map, target,", "tma_store_2d(panel_map, staging,", PANELS),
+    exchange("D's coordinates exchanged", _TMA_STORE, "tma_store_2d(panel_map, target, row, first_column);", PANELS),
+    exchange("D's panels in one place", _TMA_STORE, "tma_store_2d(panel_map, target, column, row);", ("cooperative", "cluster")),
     exchange("the tail in a whole box", _TAIL, "map;", COLUMN),
     exchange("every panel in a tail's box", _TAIL, "map_tail;", COLUMN),
     drop("stores are not committed", "                tma_store_commit();\n", PANELS),
     exchange("stores are committed before they are issued", _TMA_STORE, "tma_store_commit(); " + _TMA_STORE + " return;", PANELS),
-    exchange("kernel ends before the stores have read", "if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();", ";", STAGED),
+    exchange("kernel ends before the stores have read", "if (leads_warpgroup()) tma_store_wait_read<0>();", ";", STAGED),
     exchange("kernel ends before the last store has read", "tma_store_wait_read<0>()", "tma_store_wait_read<1>()", STAGED),
-    exchange("another thread waits at the end", "if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();", "if (threadIdx.x % 128 == 32) tma_store_wait_read<0>();", STAGED),
+    exchange("another thread waits at the end", "if (leads_warpgroup()) tma_store_wait_read<0>();", "if (threadIdx.x % 128 == 32) tma_store_wait_read<0>();", STAGED),
     drop("epilogue does not finish", "    epilogue.finish();\n", STAGED),
     exchange("panels are not transposed", ".m8n8.x4.trans.shared", ".m8n8.x4.shared", SWAPPED),
     exchange("the half panel is not transposed", ".m8n8.x2.trans.shared", ".m8n8.x2.shared", SWAPPED),
-    exchange("D's coordinates exchanged", "tma_store_2d(map, shared, row, column);", "tma_store_2d(map, shared, column, row);", SWAPPED),
+    exchange("D's coordinates exchanged", "tma_store_2d(map, target, row, column);", "tma_store_2d(map, target, column, row);", SWAPPED),
     exchange("half a block of 16 rows is not staged", "step < (TILE_N + 15) / 16", "step < TILE_N / 16", SWAPPED),
     drop("stores are not committed", "            tma_store_commit();\n", SWAPPED),
 )  # fmt: skip

@@ -51,7 +51,7 @@ _POLL = "ld.acquire.gpu.global.u32"
 SPLIT_RULES: tuple[Rule, ...] = (
     drop("no barrier before a CTA counts itself in", _WRITTEN, EVERY),
     exchange("a barrier of another number before a CTA counts itself in", _WRITTEN, "__syncwarp();", EVERY),
-    exchange("a CTA counts itself in before its sums are written", _WRITTEN, "if (consumer == 0 && threadIdx.x % 128 == 0) global_count(counter(work.block)); named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER); return;", ("split", "stream-cluster")),
+    exchange("a CTA counts itself in before its sums are written", _WRITTEN, "if (consumer == 0 && leads_warpgroup()) global_count(counter(work.block)); named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER); return;", ("split", "stream-cluster")),
     exchange("the count releases nothing", _COUNTED, "{ uint32 unused; asm volatile(\"atom.relaxed.gpu.global.add.u32 %0, [%1], 1;\" : \"=r\"(unused) : \"l\"(reinterpret_cast<uint64>(counter(work.block))) : \"memory\"); }", EVERY),
     exchange("a fence after a count that releases nothing", _COUNTED, "{ uint32 unused; asm volatile(\"atom.relaxed.gpu.global.add.u32 %0, [%1], 1;\" : \"=r\"(unused) : \"l\"(reinterpret_cast<uint64>(counter(work.block))) : \"memory\"); asm volatile(\"fence.acq_rel.gpu;\" ::: \"memory\"); }", ("split", "split-atomic")),
     exchange("counts that release to the block only", _ADD, "atom.acq_rel.cta.global.add.u32 %0, [%1], 1;", ("split", "stream")),
@@ -65,7 +65,7 @@ SPLIT_RULES: tuple[Rule, ...] = (
     exchange("waits for one CTA less", "while (seen < count);", "while (seen + 1 < count);", EVERY),
     exchange("waits for one CTA more", "while (seen < count);", "while (seen <= count);", EVERY),
     exchange("waits for the exact number of none", "while (seen < count);", "while (seen == 0);", EVERY),
-    exchange("does not wait", "if (consumer == 0 && threadIdx.x % 128 == 0) global_wait(counter(block), count);", "", EVERY),
+    exchange("does not wait", "if (consumer == 0 && leads_warpgroup()) global_wait(counter(block), count);", "", EVERY),
     exchange("no barrier after the wait", _WAITED, "global_wait(counter(block), count);", EVERY),
     exchange("waits on the neighbour's counter", "counters + 2 * (block * CLUSTER_SIZE + rank)", "counters + 2 * (block * CLUSTER_SIZE + rank) + 1", ("split",)),
     exchange("one counter for all tiles", "counters + 2 * (block * CLUSTER_SIZE + rank)", "counters + 2 * rank", EVERY),

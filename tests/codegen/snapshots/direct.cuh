@@ -1,7 +1,8 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 256 x 72 of D at a time; its K runs through slots of 64 elements.
 // 2 consumer warpgroups of 128 rows each, wgmma m64n72k16: 72 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (232).
+// setmaxnreg takes registers from the producer's threads and gives them to the consumers': 40 + 2 * 232 = 504 for one thread of each warpgroup,
+// and 128 such threads take 64512 of the SM's 65536.
 constexpr int TILE_M = 256;                 // rows of D that a CTA computes at a time
 constexpr int TILE_N = 72;                  // columns of D
 constexpr int TILE_K = 64;                  // elements of K in a slot of the ring
@@ -27,8 +28,9 @@ constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
 //   bits 32-45  stride       1024 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
-// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
-//   step -> 4:2
+// A multiply takes 16 elements of K, 32 bytes of a row; the next one's descriptor is as much further on, in the middle of a swizzled row.
+// That is right, with base offset 0: the hardware swizzles each address that it comes to, with bits above those that the steps change,
+// and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 A_SLOT_BYTES = 32768;                    // from slot to slot
 constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
 constexpr uint32 A_PANEL_BYTES = 32768;                   // from box to box of a slot
@@ -50,12 +52,13 @@ DEVICE uint32 a_step_advance(uint32 step) {
 //   bits 32-45  stride       1024 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
-// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
-//   step -> 4:2
+// A multiply takes 16 elements of K, 32 bytes of a row; the next one's descriptor is as much further on, in the middle of a swizzled row.
+// That is right, with base offset 0: the hardware swizzles each address that it comes to, with bits above those that the steps change,
+// and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 B_SLOT_BYTES = 9216;                     // from slot to slot
 constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
 constexpr uint32 B_PANEL_BYTES = 9216;                    // from box to box of a slot
-constexpr int B_BOXES = 1;                                // boxes that this CTA loads into a slot
+constexpr int MOST_BOXES = 1;                             // of A's and B's, which one loop loads
 
 // (step) -> units of 16 bytes:  4:2
 DEVICE uint32 b_step_advance(uint32 step) {

@@ -1,7 +1,8 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 128 x 128 of D at a time; its K runs through slots of 32 elements.
 // 2 consumer warpgroups of 64 rows each, wgmma m64n128k16: 64 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads (40) and gives them to the consumers' (232).
+// setmaxnreg takes registers from the producer's threads and gives them to the consumers': 40 + 2 * 232 = 504 for one thread of each warpgroup,
+// and 128 such threads take 64512 of the SM's 65536.
 constexpr int TILE_M = 128;                 // rows of D that a CTA computes at a time
 constexpr int TILE_N = 128;                 // columns of D
 constexpr int TILE_K = 32;                  // elements of K in a slot of the ring
@@ -14,7 +15,10 @@ constexpr int STRIPS = 1;                   // strips of 64 rows, a wgmma each, 
 constexpr int CLUSTER_M = 1;                // CTAs of a cluster above one another
 constexpr int CLUSTER_N = 2;                // CTAs of a cluster beside one another
 constexpr int THREADS = 384;                // of a CTA: the producer's warpgroup and the consumers'
+constexpr int CONSUMER_THREADS = 256;       // of all consumers
+constexpr int WARPGROUP_THREADS = 128;
 constexpr int GROUP_M = 8;                  // rows of blocks in a band of the order
+constexpr int STAGING_BARRIERS = 1;         // first of the consumers' named barriers, one each; 0 is the whole CTA's
 constexpr int PARTIAL_SUMS_BARRIER = 5;     // named barrier of all consumers
 constexpr int PRODUCER_REGISTERS = 40;      // that a producer thread keeps
 constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
@@ -29,8 +33,9 @@ constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
 //   bits 32-45  stride       512 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      64B: bits 7-8 of the address XOR into bits 4-5
-// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
-//   step -> 2:2
+// A multiply takes 16 elements of K, 32 bytes of a row; the next one's descriptor is as much further on, in the middle of a swizzled row.
+// That is right, with base offset 0: the hardware swizzles each address that it comes to, with bits above those that the steps change,
+// and a slot begins at a multiple of 512 bytes, where the swizzle begins anew.
 constexpr uint32 A_SLOT_BYTES = 8192;                     // from slot to slot
 constexpr uint64 A_DESCRIPTOR = 0x8000002000010000ull;    // all but the address
 constexpr uint32 A_PANEL_BYTES = 8192;                    // from box to box of a slot
@@ -53,12 +58,13 @@ DEVICE uint32 a_step_advance(uint32 step) {
 //   bits 32-45  stride       512 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      64B: bits 7-8 of the address XOR into bits 4-5
-// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
-//   step -> 2:2
+// A multiply takes 16 elements of K, 32 bytes of a row; the next one's descriptor is as much further on, in the middle of a swizzled row.
+// That is right, with base offset 0: the hardware swizzles each address that it comes to, with bits above those that the steps change,
+// and a slot begins at a multiple of 512 bytes, where the swizzle begins anew.
 constexpr uint32 B_SLOT_BYTES = 8192;                     // from slot to slot
 constexpr uint64 B_DESCRIPTOR = 0x8000002000010000ull;    // all but the address
 constexpr uint32 B_PANEL_BYTES = 8192;                    // from box to box of a slot
-constexpr int B_BOXES = 1;                                // boxes that this CTA loads into a slot
+constexpr int MOST_BOXES = 1;                             // of A's and B's, which one loop loads
 
 // (step) -> units of 16 bytes:  2:2
 DEVICE uint32 b_step_advance(uint32 step) {
@@ -83,9 +89,9 @@ constexpr uint32 EMPTY_BARRIERS_OFFSET = 98336;    // free again
 // stmatrix x4: (lane, warp, step) -> byte of a 16-byte row:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)
 // Bank conflicts: 4 wavefronts a store, 4 are ideal, for every warp and step: none.
 // TMA store: box 64 x 64, swizzle 128B.
-constexpr int PANEL_COLUMNS = 64;     // columns of D that are staged and stored at once
-constexpr int PANELS = 2;             // of a strip
-constexpr int PANEL_BYTES = 8192;
+constexpr int PANEL_COLUMNS = 64;     // columns of D that are staged and stored at once: a panel
+constexpr int PANELS = 2;             // of a strip of a tile
+constexpr int PANEL_BYTES = 8192;     // in shared memory
 constexpr int STAGING_BUFFERS = 2;    // panels of a consumer, used in turn
 
 // (lane, warp, step) -> bytes:  S<3,4,3> o ((16,2),4,4):((128,16),2048,32)

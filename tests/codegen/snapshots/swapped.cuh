@@ -1,7 +1,8 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 64 x 40 of D at a time; its K runs through slots of 128 elements.
-// 1 consumer warpgroup of 64 rows each, wgmma m64n40k16: 20 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads (56) and gives them to the consumers' (240).
+// 1 consumer warpgroup of 64 rows, wgmma m64n40k16: 20 accumulator registers a thread.
+// setmaxnreg takes registers from the producer's threads and gives them to the consumers': 56 + 1 * 240 = 296 for one thread of each warpgroup,
+// and 128 such threads take 37888 of the SM's 65536.
 constexpr int TILE_M = 64;                  // rows of D that a CTA computes at a time
 constexpr int TILE_N = 40;                  // columns of D
 constexpr int TILE_K = 128;                 // elements of K in a slot of the ring
@@ -13,7 +14,9 @@ constexpr int STRIPS = 1;                   // strips of 64 rows, a wgmma each, 
 constexpr int CLUSTER_M = 1;                // CTAs of a cluster above one another
 constexpr int CLUSTER_N = 1;                // CTAs of a cluster beside one another
 constexpr int THREADS = 256;                // of a CTA: the producer's warpgroup and the consumers'
+constexpr int WARPGROUP_THREADS = 128;
 constexpr int GROUP_M = 8;                  // rows of blocks in a band of the order
+constexpr int STAGING_BARRIERS = 1;         // first of the consumers' named barriers, one each; 0 is the whole CTA's
 constexpr int PRODUCER_REGISTERS = 56;      // that a producer thread keeps
 constexpr int CONSUMER_REGISTERS = 240;     // that a consumer thread gets
 
@@ -27,8 +30,9 @@ constexpr int CONSUMER_REGISTERS = 240;     // that a consumer thread gets
 //   bits 32-45  stride       1024 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
-// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
-//   step -> (4,2):(2,512)
+// A multiply takes 16 elements of K, 32 bytes of a row; the next one's descriptor is as much further on, in the middle of a swizzled row.
+// That is right, with base offset 0: the hardware swizzles each address that it comes to, with bits above those that the steps change,
+// and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 A_SLOT_BYTES = 16384;                    // from slot to slot
 constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
 constexpr uint32 A_PANEL_BYTES = 8192;                    // from box to box of a slot
@@ -50,12 +54,13 @@ DEVICE uint32 a_step_advance(uint32 step) {
 //   bits 32-45  stride       1024 B
 //   bits 49-51  base offset  0
 //   bits 62-63  swizzle      128B: bits 7-9 of the address XOR into bits 4-6
-// Each k-step of 16 elements adds to the descriptor, in its units of 16 bytes:
-//   step -> (4,2):(2,320)
+// A multiply takes 16 elements of K, 32 bytes of a row; the next one's descriptor is as much further on, in the middle of a swizzled row.
+// That is right, with base offset 0: the hardware swizzles each address that it comes to, with bits above those that the steps change,
+// and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 B_SLOT_BYTES = 10240;                    // from slot to slot
 constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
 constexpr uint32 B_PANEL_BYTES = 5120;                    // from box to box of a slot
-constexpr int B_BOXES = 2;                                // boxes that this CTA loads into a slot
+constexpr int MOST_BOXES = 2;                             // of A's and B's, which one loop loads
 
 // (step) -> units of 16 bytes:  (4,2):(2,320)
 DEVICE uint32 b_step_advance(uint32 step) {
@@ -75,7 +80,7 @@ constexpr uint32 FULL_BARRIERS_OFFSET = 116736;     // a slot's barrier: filled
 constexpr uint32 EMPTY_BARRIERS_OFFSET = 116768;    // free again
 
 // ======== From accumulators to D, through shared memory ============================================================
-constexpr int PANEL_BYTES = 5120;
+constexpr int PANEL_BYTES = 5120;     // in shared memory
 constexpr int STAGING_BUFFERS = 2;    // panels of a consumer, used in turn
 
 // (lane, warp, step) -> bytes:  S<3,4,3> o ((8,2,2),4,3):((128,16,1024),32,2048)
