@@ -406,6 +406,10 @@ class RungGemm(BlackwellGemm):
         ladder = rungs(arch, dtype)
         if not 0 <= number < len(ladder):
             raise ValueError(f"rung {number}: the ladder has rungs 0 to {len(ladder) - 1}")
+        if dtype not in _NUMPY_NAMES:
+            raise ValueError(
+                f"rung {number}: type {dtype!r} has no rung, the ladder's are {' and '.join(_NUMPY_NAMES)}; without a rung there is a kernel for it"
+            )
         rung = ladder[number]
         fixed = {"cluster_m", "cluster_n", "cluster", "pair", "launch", "accumulators"} | (
             {"stages"} if number < 2 else set()

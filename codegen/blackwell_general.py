@@ -34,6 +34,7 @@ from .given import Given, Operand
 from .source import KERNEL_NAME
 from .tensors import Tensor, empty, of_device, of_numpy
 from .terms import packed, pointer_offset
+from .tuned import require_load
 from .workspace import Memory, Sizes
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         deterministic: bool = False,
     ):
         _require_choices(groups, group_by, relayout, promote)
+        require_load(load)
         self.m, self.n, self.k = (_size(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
         self.batches = 1 if batch is None else _size("batch", batch)
         if config is not None:
@@ -202,13 +204,18 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         if self._relayout == "copy" and operand.dtype not in PACKED:
             return own, True
         axes = "(M, K)" if operand.name == "a" else "(N, K)"
+        library = "np" if operand.tensor.on_host else "xp"
+        if operand.dtype in PACKED:
+            raise OperandError(
+                f"{operand.name}: the bytes of a row of {operand.dtype} must be neighbours (strides {operand.tensor.strides}); "
+                f"{library}.ascontiguousarray({operand.name}) makes them so"
+            )
         if operand.major == "mn" and "mn" not in readable:
             reason = f"is MN-major, and tcgen05 reads {operand.dtype} only K-major"
         elif operand.major:
             reason = f"is {operand.major.upper()}-major, and this kernel reads it {own.upper()}-major"
         else:
             reason = f"has neither dimension of {axes} contiguous (strides {operand.tensor.strides})"
-        library = "np" if operand.tensor.on_host else "xp"
         raise OperandError(
             f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, '
             f"{library}.ascontiguousarray({operand.name}) once"

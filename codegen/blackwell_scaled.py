@@ -80,7 +80,8 @@ class ScaledCollector(BlackwellCollector):
                 f"{name}: must be given, or a quantised matrix as {name[-1]} (stridewright.codegen.quantise)\n{expected.draw()}"
             )
         if isinstance(array, int | float) or not hasattr(array, "shape"):
-            raise OperandError(f"{name}: {array!r} is no array; alpha takes a number for all of D\n{expected.draw()}")
+            given = f"{array!r}" if isinstance(array, int | float) else f"a {type(array).__name__}"
+            raise OperandError(f"{name}: {given} is no array; alpha takes a number for all of D\n{expected.draw()}")
         dtype = str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
         found = list(expected.problems(tuple(array.shape), dtype))
         if not found:
@@ -126,10 +127,10 @@ class BlackwellScaledGemm(BlackwellGeneralGemm):
     """
 
     def __init__(self, m: int, n: int, k: int, *args: Any, **options: Any):
-        if isinstance(k, int) and k == 0:
-            raise ConfigError(
-                (Violation(parameter="k", value=0, rule="must be at least one vector of elements that share a factor"),)
-            )
+        if isinstance(k, int | np.integer) and k == 0:
+            rule = "must be at least one vector of elements that share a factor"
+            fix = "beta * c + bias is what remains without K; formats without factors compute it"
+            raise ConfigError((Violation(parameter="k", value=0, rule=rule, fix=fix),))
         super().__init__(m, n, k, *args, **options)
 
     @property
@@ -157,7 +158,7 @@ class BlackwellScaledGemm(BlackwellGeneralGemm):
         given = super().collect(tensor_of, parts[0], parts[1], out, others)
         if whole != 1.0:
             given.fusion["alpha"] = True
-            given.numbers["alpha"] *= whole
+            given.numbers["alpha"] = _within_float32(given.numbers["alpha"], whole)
         found = ScaledGiven(**vars(given))
         if not self.empty_result:
             collector = self._collector(tensor_of)
@@ -183,6 +184,23 @@ class BlackwellScaledGemm(BlackwellGeneralGemm):
             raise AssertionError("a launch of block-scaled operands has their factors")
         maps = self.derivation.scale_maps(max(self.m, 1), max(self.n, 1), self.k)
         return [encoded(one, tensor) for one, tensor in zip(maps, (given.scale_a, given.scale_b), strict=True)]
+
+
+def _within_float32(alpha: float, whole: float) -> float:
+    """alpha times the tensor scales. Raises OperandError where that is no normal float32 though its factors are: sums times 0 or
+    infinity would not be the product.
+
+    >>> _within_float32(0.5, 2.0)
+    1.0
+    """
+    limits = np.finfo(np.float32)
+    product = alpha * whole
+    if alpha and np.isfinite(alpha) and not float(limits.tiny) <= abs(product) <= float(limits.max):
+        raise OperandError(
+            f"a, b: their tensor scales and alpha are {product:.3g} together, which float32 does not hold (from {float(limits.tiny):.3g} to "
+            f"{float(limits.max):.3g}); quantise multiples of them by powers of two, or give an alpha that brings it back"
+        )
+    return product
 
 
 def is_scaled(*formats: object) -> bool:

@@ -1,6 +1,6 @@
 """Chooses a Blackwell configuration for a shape without measuring, and without ever having measured.
 
-The model counts what is known of the chip: turns of the grid, each as long as its multiplies take (8192 multiply-adds of
+The model counts what is known of the chip: turns of the grid, each as long as its multiplies take (4096 multiply-adds of
 16-bit operands for each SM and clock) or as its operands take to arrive from L2, and an epilogue that nothing hides
 behind the last tile. It ranks; whether it ranks well nobody has seen on hardware.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stridewright.kernels.blackwell_problem_rules import problem_violations
 from stridewright.kernels.blackwell_scales import scaled_types
 from stridewright.kernels.blackwell_types import (
     RATE,
@@ -20,7 +21,7 @@ from stridewright.kernels.blackwell_types import (
     result_bytes,
     shared_bits,
 )
-from stridewright.kernels.config import GemmConfig, Problem
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem
 from stridewright.kernels.fusion import Fusion
 
 SMS = 148
@@ -144,6 +145,9 @@ def select(
     >>> select(Problem(m=8192, n=8192, k=8192)).name
     'sm_100a_bf16_pair256x256x64_stages6_acc2_static_group8_tma2'
     """
+    wrong = tuple(problem_violations(problem, arch))
+    if wrong:
+        raise ConfigError(wrong)
     best = min(
         candidates(problem, arch, sms, fusion, direct),
         key=lambda config: (modelled_clocks(config, sms, batches), -config.tile.m * config.tile.n),

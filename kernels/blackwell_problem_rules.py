@@ -214,7 +214,6 @@ def form_violations(config: GemmConfig) -> Iterator[Violation]:
     kind = kind_of(problem)
     cluster = config.cluster
     for wrong, rule, fix in (
-        (problem.a in SCALED_TYPES or problem.b in SCALED_TYPES, "scale factors of several matrices have no kernel yet", "one launch each"),
         (bool(kind) and any(padded(stored(dtype, kind)) for dtype in (problem.a, problem.b)), "padded formats of several matrices have no kernel yet", "one launch each"),
         (cluster.m * cluster.n > 1, "tiles of a cluster belong to one matrix", "cluster_m=1 and cluster_n=1 work"),
     ):  # fmt: skip

@@ -306,6 +306,7 @@ def test_factors_of_the_wrong_shape_type_or_start_are_refused_with_the_layout_dr
 def test_missing_or_doubled_factors_are_refused() -> None:
     assert "scale_b: must be given" in refusal(scale_b=None)
     assert "scale_a: 2.0 is no array" in refusal(scale_a=2.0)
+    assert "scale_a: a list is no array" in refusal(scale_a=[[0] * 4] * 512)
     a = exact_operand(200, 512, "mxfp8", 1)
     assert "which has its factors" in refusal(a=a)
     assert "quantised to mxfp4, and this GEMM takes mxfp8" in refusal(a=exact_operand(200, 512, "mxfp4", 1), scale_a=None)  # fmt: skip
@@ -319,11 +320,14 @@ def test_missing_or_doubled_factors_are_refused() -> None:
         (("bf16", "nvfp4"), "a='bf16': no kind of tcgen05.mma multiplies it with nvfp4; a='nvfp4'"),
         (("nvfp4", "mxfp4"), "b='nvfp4'"),
         (("nvfp5", "nvfp5"), "no Blackwell kernel"),
+        (("nvfp4", "nvfp5"), "b='nvfp5': this type has no Blackwell kernel; there is bf16"),
+        (("nvfp4", "nvfp4", "nvfp4"), "d='nvfp4': this type has no Blackwell kernel; there is bf16"),
     ],
 )
-def test_formats_that_no_kind_multiplies_are_refused(arguments: tuple[str, str], message: str) -> None:
+def test_formats_that_no_kind_multiplies_are_refused(arguments: tuple[str, ...], message: str) -> None:
+    a, b, d = (*arguments, "bf16")[:3]
     with pytest.raises(ConfigError, match=message):
-        Gemm(128, 128, 256, *arguments, "bf16", "sm_100a")
+        Gemm(128, 128, 256, a, b, d, "sm_100a")
 
 
 @pytest.mark.parametrize(
@@ -332,6 +336,7 @@ def test_formats_that_no_kind_multiplies_are_refused(arguments: tuple[str, str],
         (144, "mxfp8", "must be a multiple of 32: 32 elements share a factor; nearest 128, 160"),
         (48, "nvfp4", "must be a multiple of 32: 16 elements share a factor, and TMA wants rows"),
         (0, "mxfp4", "at least one vector"),
+        (np.int64(0), "mxfp4", "k=0: must be at least one vector.*formats without factors compute it"),
     ],
 )
 def test_a_k_that_vectors_do_not_divide_is_refused(k: int, formats: str, message: str) -> None:
@@ -346,8 +351,38 @@ def test_an_empty_result_needs_no_factors() -> None:
 
 @pytest.mark.parametrize("options", [{"batch": 2}, {"groups": 2}])
 def test_several_products_in_one_launch_are_refused(options: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=r"one launch each|have no Blackwell kernel|groups"):
+    with pytest.raises(ConfigError, match=r"one launch each|have no Blackwell kernel|groups") as error:
         Gemm(128, 128, 256, "nvfp4", "nvfp4", "bf16", "sm_100a", **options)
+    assert len(error.value.violations) == 1
+
+
+def test_tensor_scales_whose_product_is_no_float32_are_refused() -> None:
+    gemm = Gemm(64, 32, 128, "nvfp4", "nvfp4", "f32", "sm_100a")
+    x, w = (np.random.default_rng(seed).standard_normal((rows, 128)) for seed, rows in ((1, 64), (2, 32)))
+    for scale in (1e-22, 1e25):
+        a, b = quantise(x * scale, "nvfp4", tensor_scale="amax"), quantise(w * scale, "nvfp4", tensor_scale="amax")
+        with pytest.raises(OperandError, match=r"tensor scales and alpha are .* together, which float32 does not hold"):
+            gemm.emulate(a, b)
+        # An alpha that brings it back is all that is missing.
+        d = gemm.emulate(a, b, alpha=1 / scale**2, sms=1).d
+        np.testing.assert_allclose(d, a.values() @ b.values().T / scale**2, rtol=1e-4, atol=1e-4)
+    assert not gemm.emulate(a, b, alpha=0.0, sms=1).d.any()
+
+
+def test_packed_rows_in_pieces_are_refused_with_what_helps() -> None:
+    a, b = exact_operand(64, 128, "nvfp4", 1), exact_operand(32, 128, "nvfp4", 2)
+    gemm = Gemm(64, 32, 128, "nvfp4", "nvfp4", "f32", "sm_100a", relayout="copy")
+    with pytest.raises(
+        OperandError, match=r"a: the bytes of a row of e2m1 must be neighbours.*np.ascontiguousarray\(a\)"
+    ) as error:
+        gemm.emulate(np.asfortranarray(a.data), b, scale_a=a.scales)
+    assert "relayout" not in str(error.value)
+    assert gemm.emulate(np.ascontiguousarray(np.asfortranarray(a.data)), b, scale_a=a.scales, sms=1).d.shape == (64, 32)
+
+
+def test_a_load_that_there_is_none_of_is_refused() -> None:
+    with pytest.raises(ValueError, match="load='always': must be one of bursts, sustained"):
+        Gemm(64, 32, 128, "nvfp4", "nvfp4", "f32", "sm_100a", load="always")
 
 
 def test_hopper_has_no_block_scaling() -> None:

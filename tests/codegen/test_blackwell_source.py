@@ -122,6 +122,9 @@ def test_a_rung_of_another_size_or_number_is_refused_in_words() -> None:
         RungGemm(10, 64, 64, 64)
     with pytest.raises(ValueError, match="takes K-major operands"):
         RungGemm(1, 64, 64, 64, a_major="mn")
+    for dtype in ("e4m3", "nvfp4"):
+        with pytest.raises(ValueError, match=f"rung 3: type '{dtype}' has no rung, the ladder's are bf16 and f16"):
+            RungGemm(3, 64, 64, 64, dtype)
 
 
 def build_all(configs: list[GemmConfig]) -> int:
