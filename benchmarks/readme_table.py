@@ -54,7 +54,8 @@ def _shapes(found: dict[str, Any], random: dict[str, Any] | None) -> str:
     lines = [
         f"Measured on one {device['name']} (driver {device['driver_version']}, NVRTC {device['nvrtc']}, cuBLASLt "
         f"{device['cublaslt']}, {device['date'][:10]}): CUDA graphs over random normal buffers larger together than twice the L2 "
-        "cache, in turns; every timed result checked. Ratios are cuBLASLt's time over ours, the median of "
+        "cache, in turns; every timed result checked. Each row is the fastest of what the table and the model choose, which may have changed "
+        "places since. Ratios are cuBLASLt's time over ours, the median of "
         f"{rows[-1]['rounds']} turns with its 95 % interval: to its heuristic's first choice, and to the fastest of its list. "
         f"Made by `benchmarks/hopper_shapes.py`; chart: [`{CHART}`](benchmarks/results/{CHART}).",
         "",
