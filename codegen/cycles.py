@@ -331,9 +331,10 @@ def _epilogue(work: Work, chip: Chip) -> tuple[float, float]:
 
 
 def changed(chip: Chip, constant: str, factor: float) -> Chip:
-    """The chip with one constant multiplied.
+    """The chip with one constant multiplied; its SMs are a whole number of at least 1.
 
-    >>> changed(B200, "l2", 0.5).l2
-    35.0
+    >>> changed(B200, "l2", 0.5).l2, changed(B200, "sms", 0.8).sms
+    (35.0, 118)
     """
-    return replace(chip, **{constant: getattr(chip, constant) * factor})
+    value = getattr(chip, constant) * factor
+    return replace(chip, **{constant: max(round(value), 1) if constant == "sms" else value})

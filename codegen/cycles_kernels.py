@@ -81,12 +81,22 @@ def _group(order: str, group: int, shape_rows: int) -> int:
 
 
 def work_of(config: GemmConfig, chip: Chip, rung: Rung | None = None) -> Work:
-    """The work of a configuration whose problem has sizes. Raises ValueError without sizes, and for K divided among CTAs."""
+    """The work of a configuration whose problem has sizes. Raises ValueError without sizes or for one below 1, and for K divided among CTAs."""
     if None in (config.problem.m, config.problem.n, config.problem.k):
         raise ValueError("the cycle model needs the sizes m, n and k")
     if config.split.kind != "none":
         raise ValueError(f"split {config.split.kind}: the cycle model knows whole tiles only")
+    _require_sizes(config.problem.m, config.problem.n, config.problem.k)
     return _of_hopper(config, chip) if config.arch.startswith("sm_90") else _of_blackwell(config, chip, rung)
+
+
+def _require_sizes(m: object, n: object, k: object) -> None:
+    """Raises ValueError for a size below 1."""
+    for name, size in (("m", m), ("n", n), ("k", k)):
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(
+                f"{name}={size}: must be a whole number of at least 1; of an empty product there is nothing to model"
+            )
 
 
 def _of_hopper(config: GemmConfig, chip: Chip) -> Work:
@@ -155,6 +165,7 @@ def work_of_rung(spec: RungSpec, m: int, n: int, k: int, chip: Chip = H200) -> W
         raise ValueError(
             f"rung {spec.number}: the cycle model knows the rungs that multiply by wgmma, but for the last"
         )
+    _require_sizes(m, n, k)
     group = _group(spec.order, spec.group_m or 1, -(-m // spec.tile_m))
     shape = _Shape(m, n, k, spec.tile_m, spec.tile_n, spec.tile_k, 1, spec.cluster_m, 1, group)
     shared = spec.stages * (spec.tile_m + spec.tile_n) * spec.tile_k * 2 + 2048

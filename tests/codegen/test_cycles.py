@@ -28,7 +28,14 @@ from stridewright.codegen.cycles import (
     walk,
 )
 from stridewright.codegen.cycles_kernels import RATES, formats_of, scale_atoms, work_of, work_of_rung
-from stridewright.codegen.cycles_report import ladder_cycles, modelled_cycles, sensitivity, sensitivity_table
+from stridewright.codegen.cycles_report import (
+    CONSTANTS,
+    FACTORS,
+    ladder_cycles,
+    modelled_cycles,
+    sensitivity,
+    sensitivity_table,
+)
 from stridewright.kernels.blackwell_ladder import rungs
 from stridewright.kernels.config import GemmConfig, Problem
 from stridewright.kernels.ladder import RUNGS, find
@@ -177,6 +184,26 @@ def test_the_best_rung_keeps_the_tensor_core_busy() -> None:
     assert len(lines) == 1 + len(sensitivity(best))
 
 
+def test_the_table_has_every_number_of_the_chip_and_each_is_really_changed() -> None:
+    """A constant that no verdict depends on would look like one that does not matter."""
+    numbers = {one.name for one in dataclasses.fields(B200) if isinstance(getattr(B200, one.name), int | float)}
+    assert set(CONSTANTS) == numbers - {"port", "copy_alone"}
+    tried = [(sized(rung.config, size), rung) for rung in rungs() for size in (512, 4096)]
+    for name in CONSTANTS:
+        assert any(
+            modelled_cycles(config, changed(B200, name, factor), rung).seconds
+            != modelled_cycles(config, rung=rung).seconds
+            for config, rung in tried
+            for factor in FACTORS
+        ), name
+    # And the walk takes it from the chip that it is given: where a constant binds, the steady share follows it.
+    best = sized(rungs()[-1].config, 8192)
+    rows = sensitivity(best)
+    assert rows["l2"][0.5].steady < 0.8
+    assert rows["latency"][2.0].steady < 0.8
+    assert rows["flops"][2.0].steady < 0.8
+
+
 def test_each_constant_moves_the_verdict_the_way_it_must() -> None:
     for _, verdict in ladder_cycles(4096, 4096, 4096):
         assert 0 < verdict.use < verdict.steady <= 1
@@ -200,6 +227,11 @@ def test_what_the_model_does_not_know_is_refused() -> None:
         modelled_cycles(GemmConfig(arch="sm_100a"))
     with pytest.raises(ValueError, match="whole tiles"):
         modelled_cycles(sized(GemmConfig().replace(split_kind="split", parts=2), 512))
+    for sizes in ((0, 8, 8), (8, 0, 8), (8, 8, 0), (8, -8, 8)):
+        with pytest.raises(ValueError, match="must be a whole number of at least 1"):
+            ladder_cycles(*sizes)
+        with pytest.raises(ValueError, match="must be a whole number of at least 1"):
+            work_of_rung(next(spec for spec in RUNGS if spec.multiply == "wgmma" and spec.file), *sizes)
     for number in ("1", "1b", "12"):
         with pytest.raises(ValueError, match="wgmma"):
             work_of_rung(find(number), 512, 512, 512)
