@@ -27,6 +27,10 @@ KERNEL_NAME = "stridewright_gemm"
 """The kernel's extern "C" name in every generated source."""
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"$')
+_ANY_SUMS = "template <typename Sums> DEVICE void store(const Sums &accumulators,"
+WIDTH = 140
+"""Columns of a line of a generated source."""
+
 _EPILOGUES = {"tma": "epilogue_tma.cuh", "direct": "epilogue_direct.cuh", "tma swapped": "epilogue_tma_swapped.cuh"}
 
 
@@ -36,12 +40,13 @@ def generate(config: GemmConfig) -> str:
 
     Raises :class:`~stridewright.kernels.config.ConfigError` if the configuration is not valid.
 
-    >>> generate(GemmConfig()).splitlines()[0][:60]
-    '// sm_90a_bf16_cooperative2_128x256x64_stages4_group8_tma2: '
+    >>> generate(GemmConfig()).splitlines()[0]
+    '// sm_90a_bf16_cooperative2_128x256x64_stages4_group8_tma2:'
     """
     derivation = derive(config)
     before, body = _parts(config)
-    return f"{header(derivation)}\n{specialised(body, before)}"
+    lines = f"{header(derivation)}\n{specialised(body, before)}".split("\n")
+    return "\n".join(line for long in lines for line in wrapped(long))
 
 
 def whole(config: GemmConfig) -> str:
@@ -67,7 +72,38 @@ def _parts(config: GemmConfig) -> tuple[str, str]:
         text.replace("CLUSTER_ATTRIBUTE ", _cluster_attribute(config))
         for _, text in _assemble(_variants(config), taken)
     ]
+    if not uses_terms(config):
+        # What an epilogue stores is the sums themselves: no need for a template.
+        body = [
+            text.replace(_ANY_SUMS, "DEVICE void store(const Accumulator (&accumulators)[TILE_N / 2],") for text in body
+        ]
     return "\n".join(before), "\n".join(body)
+
+
+def wrapped(line: str) -> list[str]:
+    """A line of code of at most :data:`WIDTH` columns: a longer one goes on below its first open parenthesis, or below the first of
+    a constructor's initialisers.
+
+    >>> wrapped("int x;")
+    ['int x;']
+    >>> [len(part) for part in wrapped("    sum(" + "first_summand, " * 10 + "last);")]
+    [127, 44]
+    """
+    code = line.partition("//")[0]
+    if len(line) <= WIDTH or not code.strip() or '"' in code:
+        return [line]
+    list_of_members = re.match(r" +: ", code)
+    start = list_of_members.end() if list_of_members else code.find("(") + 1
+    depth, place = 0, -1
+    for i in range(start, min(len(code), WIDTH)):
+        depth += (code[i] in "([{") - (code[i] in ")]}")
+        if depth < 0:
+            break
+        if depth == 0 and code.startswith(", ", i):
+            place = i + 1
+    if place < 0:
+        return [line]
+    return [line[:place], *wrapped(" " * start + line[place + 1 :])] if start < WIDTH // 2 else [line]
 
 
 def _variants(config: GemmConfig) -> list[str]:

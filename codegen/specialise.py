@@ -36,6 +36,7 @@ def specialised(text: str, before: str = "") -> str:
     }
     """
     known = constants(f"{before}\n{text}")
+    before = "\n".join(_folded(before.splitlines(), known))
     folded = "\n".join(_folded(_without_templates(text, known).splitlines(), known))
     return without_unused(folded, before)
 
@@ -192,16 +193,26 @@ def _speaks(lines: list[str], i: int, known: Mapping[str, Value]) -> tuple[list[
 def _folded(lines: list[str], known: Mapping[str, Value]) -> Iterator[str]:
     """The lines without branches that are never taken, and without conditions that always hold."""
     waiting: list[str] = []  # comments: they go with what they stand above
+    others = False  # whether some were for other kernels
     i = 0
     while i < len(lines):
         line = lines[i]
         if line.lstrip().startswith("//"):
             paragraph, i = _speaks(lines, i, known)
             waiting += paragraph
+            others = others or not paragraph
             if i == len(lines) or not lines[i].lstrip().startswith("//"):
                 while waiting and waiting[-1].strip() == "//":
                     waiting.pop()
             continue
+        if others and not waiting and line.startswith(("DEVICE ", "template ")):
+            # A function of which all that is said is for other kernels is for them, too.
+            while not lines[i].endswith("}") or (lines[i] != "}" and line.endswith("{")):
+                i += 1
+            i += 1 + (i + 1 < len(lines) and not lines[i + 1])
+            others = False
+            continue
+        others = False
         match = _IF.match(line)
         close = closing(line, match.end() - 1) if match else -1
         if match is None or close < 0:
@@ -308,7 +319,8 @@ def _choices(line: str, known: Mapping[str, Value]) -> str:
                 before, chosen = before[:-3], ""
             elif after.startswith(" + ") and re.search(r"[=(,] ?$|return $", before):
                 after, chosen = after[3:], ""
-        line = before + chosen + after
+        # A name needs no parentheses of its own within others.
+        line = re.sub(r"\(\((\w+(?:\.\w+)*)\)", r"(\1", before + chosen + after)
         place = len(before)
 
 

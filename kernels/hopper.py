@@ -331,7 +331,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             f"A CTA computes {tile.m} x {tile.n} of D at a time; its K runs through slots of {tile.k} elements.",
             f"{_shared_rows(config)}, wgmma m64n{tile.n}k{32 // element_bytes(a.dtype)}: "
             f"{tile.m * tile.n // (sharers(config) * 128)} accumulator registers a thread.",
-            f"setmaxnreg takes registers from the producer's threads and gives them to the consumers': {producer_registers} + {consumers} * {consumer_registers} = "
+            f"setmaxnreg takes registers from the producer and gives them to the consumers: {producer_registers} + {consumers} * {consumer_registers} = "
             f"{producer_registers + consumers * consumer_registers} for one thread of each warpgroup,",
             f"and {WARPGROUP} such threads take {WARPGROUP * (producer_registers + consumers * consumer_registers)} of the SM's {REGISTER_FILE}.",
         ),

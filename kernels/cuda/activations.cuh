@@ -1,5 +1,6 @@
-// What may be applied to a sum. Accurate to a few units in the last place of float32 unless said otherwise. At the power limit every instruction here costs clock as well as
-// time, so that these take the hardware's exponential and reciprocal without the scaling that numbers below 2^-126 would need.
+// What may be applied to a sum. Accurate to a few units in the last place of float32 unless said otherwise. At the power limit every
+// instruction here costs clock as well as time, so that these take the hardware's exponential and reciprocal without the scaling that
+// numbers below 2^-126 would need.
 #pragma once
 #include "ptx.cuh"
 
@@ -14,9 +15,9 @@ DEVICE float sigmoid(float x) { return logistic(-LOG2_E * x); }
 
 DEVICE float silu(float x) { return x * sigmoid(x); }    // of minus infinity NaN, as PyTorch has it; so gelu and gelu_tanh
 
-// x times the probability that a normal variable is below x (Hendrycks and Gimpel, 2016), which is 1 / (1 + 2^(x p(x^2))) with a polynomial p fitted so that the result is within
-// 1.2e-7 of it for negative x and within 4e-7, relative, for positive x. Beyond |x| = 5.6, to which it was fitted,
-// p falls faster than what it stands for, and the probability is below 1.1e-8 and becomes 0 or 1.
+// x times the probability that a normal variable is below x (Hendrycks and Gimpel, 2016), which is 1 / (1 + 2^(x p(x^2))) with a polynomial
+// p fitted so that the result is within 1.2e-7 of it for negative x and within 4e-7, relative, for positive x. Beyond |x| = 5.6, to which
+// it was fitted, p falls faster than what it stands for, and the probability is below 1.1e-8 and becomes 0 or 1.
 DEVICE float gelu(float x) {
     const float square = x * x;
     float p = -5.20989163e-9f;

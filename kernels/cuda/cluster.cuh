@@ -1,5 +1,5 @@
-// CLUSTER_SIZE > 1: CTAs that run together: each loads a slice of an operand for all that need it. Along a cluster's column the CTAs share a tile of B,
-// along its row a tile of A.
+// CLUSTER_SIZE > 1: CTAs that run together: each loads a slice of an operand for all that need it. Along a cluster's column the CTAs share
+// a tile of B, along its row a tile of A.
 #pragma once
 #include "ptx.cuh"
 

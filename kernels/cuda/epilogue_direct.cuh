@@ -1,5 +1,5 @@
-// Epilogue for what TMA cannot store (a row's bytes are no multiple of 16, D is not 16-byte aligned) or stmatrix cannot stage (elements that have not 16 bits):
-// plain, predicated stores.
+// Epilogue for what TMA cannot store (a row's bytes are no multiple of 16, D is not 16-byte aligned) or stmatrix cannot stage (elements
+// that have not 16 bits): plain, predicated stores.
 #pragma once
 #include "output.cuh"
 

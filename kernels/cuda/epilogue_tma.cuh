@@ -1,4 +1,5 @@
-// Epilogue: accumulators -> 16-bit elements -> panels of 64 rows x PANEL_COLUMNS in swizzled shared memory -> TMA stores that run under the next tile.
+// Epilogue: accumulators -> 16-bit elements -> panels of 64 rows x PANEL_COLUMNS in swizzled shared memory -> TMA stores that run under the
+// next tile.
 #pragma once
 #include "output.cuh"
 

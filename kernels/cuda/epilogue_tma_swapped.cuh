@@ -1,4 +1,5 @@
-// Epilogue for swapped operands: a strip of accumulators is 64 columns x TILE_N rows of D, transposed by stmatrix on its way to a panel in swizzled shared memory.
+// Epilogue for swapped operands: a strip of accumulators is 64 columns x TILE_N rows of D, transposed by stmatrix on its way to a panel in
+// swizzled shared memory.
 #pragma once
 #include "output.cuh"
 

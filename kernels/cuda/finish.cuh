@@ -1,5 +1,5 @@
-// What is done to a sum before it is stored: D = act(alpha * acc + beta * C + bias) * scale, of which this kernel has a part, converted to D's format. `acc` is the sum times
-// the factors of its row of A and its row of B, where there are such.
+// What is done to a sum before it is stored: D = act(alpha * acc + beta * C + bias) * scale, of which this kernel has a part, converted to
+// D's format. `acc` is the sum times the factors of its row of A and its row of B, where there are such.
 #pragma once
 #include "activations.cuh"
 #include "output.cuh"
@@ -59,15 +59,16 @@ struct Finish {
         }
     }
 
-    // Brings the bias of a tile's columns near while the tile is multiplied: after its last multiply nothing would hide the way to L2. Called by one consumer's 128 threads.
+    // Brings the bias of a tile's columns near while the tile is multiplied: after its last multiply nothing would hide the way to L2.
+    // Called by one consumer's 128 threads.
     DEVICE void prefetch(uint32 column) const {
         constexpr uint32 STEP = 128 / sizeof(*terms.bias);
         const uint32 at = column + threadIdx.x % 128 * STEP;
         if (threadIdx.x % 128 <= TILE_N / STEP) prefetch_line(terms.bias + (FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + min(at, n - 1));
     }
 
-    // The sum at (row, column) of the kernel's own problem, in which operands may have changed places. What lies outside is computed from the nearest row and column inside,
-    // so that loads need no branches, and is not stored.
+    // The sum at (row, column) of the kernel's own problem, in which operands may have changed places. What lies outside is computed from
+    // the nearest row and column inside, so that loads need no branches, and is not stored.
     DEVICE float finished(Accumulator sum, uint32 row, uint32 column) {
         const bool inside = row < m && column < n;
         const uint32 near_row = min(row, m - 1);

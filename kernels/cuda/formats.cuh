@@ -40,7 +40,8 @@ DEVICE uint32 pack_out(float low, float high) { return D_FORMAT == FORMAT_F16 ? 
 
 // A number in another format, rounded to the nearest.
 //
-// D_FORMAT == FORMAT_E4M3 || D_FORMAT == FORMAT_E5M2 || D_FORMAT == FORMAT_S8 || D_FORMAT == FORMAT_S32: What lies beyond the format's range becomes its end.
+// D_FORMAT == FORMAT_E4M3 || D_FORMAT == FORMAT_E5M2 || D_FORMAT == FORMAT_S8 || D_FORMAT == FORMAT_S32: What lies beyond the format's
+// range becomes its end.
 template <Format F> DEVICE typename Stored<F>::type converted(float value) {
     if constexpr (F == FORMAT_F32) return value;
     if constexpr (F == FORMAT_S32) return rounded(value);

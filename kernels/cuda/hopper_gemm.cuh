@@ -19,7 +19,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     RingPosition at;
     Work work;
     bool more = scheduler.take(work);    // its divisions are done while the kernel before ends
-    // Nothing is loaded before that has ended. The consumers need not wait too: what they store was multiplied from slots that were filled after this.
+    // Nothing is loaded before that has ended, and so nothing is stored: the consumers wait for slots that are filled after this.
     dependency_wait();
     for (; more; more = scheduler.take(work)) {
         const uint32 k_end = (SPLIT || FORM == FORM_GROUPS_K ? work.first_k() : 0) + work.count * TILE_K;
@@ -73,15 +73,16 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
     Work work;
     while (scheduler.take(work)) {
         Accumulator accumulators[STRIPS][TILE_N / 2];
-        // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two phases off.
+        // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two
+        // phases off.
         if (PINGPONG) named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer);
         if (TERMS) finishing.move_to(work.batch, FORM == FORM_GROUPS_M ? work.group_end : finishing.m);
         if (BIAS == BIAS_N && !SWAPPED) finishing.prefetch(work.first_column());
         multiply_tile(accumulators, descriptor_a, descriptor_b, ring, at, work, finishing, work.first_row() + (PINGPONG ? 0 : rows_before),
                       work.first_column());
         const uint32 last = (at.slot + STAGES - 1) % STAGES;    // the slot before: the only one that is not released yet
-        // The next tile is the other's. Its turn may come while this one's last multiplies still run: they read slots that are released only below, every
-        // wait for this tile's slots is done, and the tensor core takes its multiplies after these.
+        // The next tile is the other's. Its turn may come while the last multiplies of this one still run: all of this tile's slots have
+        // been waited for, the last one is released only below, and each consumer has accumulators of its own.
         if (PINGPONG) {
             if (scheduler.any_left()) named_barrier_arrive<CONSUMER_THREADS>(TURN_BARRIERS + 1 - consumer);
             scheduler.pass();
@@ -117,7 +118,8 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
     if (TERMS) finishing.end();
 }
 
-// One CTA. The copy engine reads a tensor map from parameters of the kernel, as here, or from constant or global memory: from no copy on a thread's stack.
+// One CTA. The copy engine reads a tensor map from parameters of the kernel, as here, or from constant or global memory: from no copy on a
+// thread's stack.
 DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, Output output, uint32 m, uint32 n, uint32 k, const uint32 *order,
                  void *partials, uint32 *counters, uint32 shared_blocks, const Terms &terms) {
     extern __shared__ uint8 dynamic_shared[];
@@ -142,7 +144,8 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
         __syncthreads();
     }
 
-    // So early, because it costs nothing: the next grid gets an SM when a CTA of this one leaves it, and waits for all of this one before it loads.
+    // So early, because it costs nothing: the next grid gets an SM when a CTA of this one leaves it, and waits for all of this one before
+    // it loads.
     dependency_allow();
 
     if (warpgroup == 0) {

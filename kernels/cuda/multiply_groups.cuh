@@ -1,4 +1,5 @@
-// The sum over one group's part of K. Its last slot may hold what belongs to the next group: rows of both operands (MN-major, a row for each element of K) that are made zero.
+// The sum over one group's part of K. Its last slot may hold what belongs to the next group: rows of both operands (MN-major, a row for
+// each element of K) that are made zero.
 #pragma once
 #include "multiply_slot.cuh"
 #include "scheduler.cuh"

@@ -1,4 +1,5 @@
-// As multiply_promoted.cuh, with two sets of partial sums: while those of one slot are added to the float32 sums, the next slot goes through the tensor core into the other set.
+// As multiply_promoted.cuh, with two sets of partial sums: while those of one slot are added to the float32 sums, the next slot goes
+// through the tensor core into the other set.
 #pragma once
 #include "block_scales.cuh"
 #include "multiply_slot.cuh"

@@ -1,5 +1,5 @@
-// The sum over K of one tile, for formats whose tensor-core sums keep few bits: every PROMOTE_SLOTS slots the partial sums are added to float32 sums, times the factors
-// of their blocks of K where there are such.
+// The sum over K of one tile, for formats whose tensor-core sums keep few bits: every PROMOTE_SLOTS slots the partial sums are added to
+// float32 sums, times the factors of their blocks of K where there are such.
 #pragma once
 #include "block_scales.cuh"
 #include "multiply_slot.cuh"

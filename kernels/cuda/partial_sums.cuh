@@ -1,13 +1,16 @@
 // Tiles whose K is shared among CTAs.
 //
-// !ATOMIC: Each CTA writes its partial sums to a place of their own in global memory and counts itself in; at its end it waits until all have done so, and then
-// every one of them adds up a part of the tile and stores it. The order of the additions is always the same, and so are the bits of the result.
+// !ATOMIC: Each CTA writes its partial sums to a place of their own in global memory and counts itself in; at its end it waits until all
+// have done so, and then every one of them adds up a part of the tile and stores it. The order of the additions is always the same, and so
+// are the bits of the result.
 //
-// ATOMIC: Each CTA adds its partial sums to the tile's in global memory and counts itself in; at its end it waits until all have done so, and then every one of
-// them stores a part of the tile. The additions come in any order: the last bits of the result may differ from launch to launch.
+// ATOMIC: Each CTA adds its partial sums to the tile's in global memory and counts itself in; at its end it waits until all have done so,
+// and then every one of them stores a part of the tile.
 //
-// Nobody waits before all of his own multiplies are done, so the wait ends if all CTAs of the grid run at the same time, or come to: see the top of the
-// file. The counters are zero before and after a launch.
+// ATOMIC && !INTEGER: The additions come in any order: the last bits of the result may differ from launch to launch.
+//
+// Nobody waits before all of his own multiplies are done, so the wait ends if all CTAs of the grid run at the same time, or come to: see
+// the top of the file. The counters are zero before and after a launch.
 #pragma once
 #include "scheduler.cuh"
 
@@ -30,7 +33,8 @@ struct PartialSums {
 
     // Where the partial sums of a block lie.
     //
-    // !ATOMIC: A cluster's share cuts at most two blocks: it holds the end of one, or a middle, and the beginning of another. Each has its place.
+    // !ATOMIC: A cluster's share cuts at most two blocks: it holds the end of one, or a middle, and the beginning of another. Each has its
+    // place.
     DEVICE Four *fragments_of(uint32 cluster, uint32 block, bool beginning) const {
         const uint32 number = ATOMIC ? block : 2 * cluster + (beginning ? 1 : 0);
         return partials + (uint64(number) * CLUSTER_SIZE + rank) * FRAGMENTS;
@@ -105,8 +109,8 @@ struct PartialSums {
             store_four(sum, fragment, row, column, work.batch);
         }
 
-        // The last to leave sets the counters back for the next launch. That needs no barrier: who polls a counter has left it behind when he counts
-        // himself out, and what slower warps still read is written again only by the next launch.
+        // The last to leave sets the counters back for the next launch. That needs no barrier: who polls a counter has left it behind when
+        // he counts himself out, and what slower warps still read is written again only by the next launch.
         if (consumer == 0 && leads_warpgroup()) {
             uint32 *const came = counter(block);
             if (global_count(came + 1) == count - 1) {

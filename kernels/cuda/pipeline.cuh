@@ -27,7 +27,8 @@ struct RingPosition {
 // A slot is released only when the next one has been handed to the tensor core: with one slot that would never come.
 static_assert(STAGES >= 2, "the ring needs two slots");
 
-// full[slot]: the copy engine has filled the slot. empty[slot]: every warp that reads what this CTA's loads write there has finished reading.
+// full[slot]: the copy engine has filled the slot. empty[slot]: every warp that reads what this CTA's loads write there has finished
+// reading.
 struct Ring {
     uint32 full;     // shared address of the first of STAGES barriers, 8 bytes each
     uint32 empty;
@@ -51,8 +52,8 @@ struct Ring {
     // A fresh barrier counts its phase "before the first" as complete with parity 1, so the first turn does not wait.
     DEVICE void wait_empty(RingPosition at) const { mbarrier_wait(empty_barrier(at.slot), at.parity ^ 1); }
 
-    // Returns once every slot is free. The peers' last releases are on their way to this CTA's barriers until then, and its shared memory must outlive
-    // them.
+    // Returns once every slot is free. The peers' last releases are on their way to this CTA's barriers until then, and its shared memory
+    // must outlive them.
     DEVICE void drain(RingPosition at) const {
         for (uint32 slot = 0; slot < STAGES; ++slot) {
             wait_empty(at);

@@ -1,5 +1,5 @@
-// One function for each PTX instruction that C++ cannot spell, and nothing else: no policy, and no control flow but the loops in which a wait tries again.
-// Shared-memory addresses are 32-bit offsets in the shared window, as the instructions take them.
+// One function for each PTX instruction that C++ cannot spell, and nothing else: no policy, and no control flow but the loops in which a
+// wait tries again. Shared-memory addresses are 32-bit offsets in the shared window, as the instructions take them.
 #pragma once
 #include "types.cuh"
 
@@ -100,8 +100,8 @@ DEVICE void dependency_allow() { asm volatile("griddepcontrol.launch_dependents;
 
 // ---- between CTAs, through global memory --------------------------------------------------------------------------
 
-// Adds one to a counter and returns what it was. Whoever sees the new count can read what this thread wrote before, or could read; and this thread what
-// those wrote who had counted before.
+// Adds one to a counter and returns what it was. Whoever sees the new count can read what this thread wrote before, or could read; and this
+// thread what those wrote who had counted before.
 DEVICE uint32 global_count(uint32 *counter) {
     uint32 before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(reinterpret_cast<uint64>(counter)) : "memory");
@@ -214,8 +214,8 @@ DEVICE void tma_load_2d_hinted(uint32 destination, const TensorMap *map, uint32 
         : "memory");
 }
 
-// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that
-// CTA's own barrier.
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset,
+// counted at that CTA's own barrier.
 DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -224,8 +224,8 @@ DEVICE void tma_load_2d_multicast(uint32 destination, const TensorMap *map, uint
         : "memory");
 }
 
-// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that
-// CTA's own barrier; L2 keeps it by `policy`.
+// Box at element coordinates (x innermost, y) of a matrix -> shared memory of every CTA of the cluster in `cta_mask`, at this offset,
+// counted at that CTA's own barrier; L2 keeps it by `policy`.
 DEVICE void tma_load_2d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy,
                                           int x, int y) {
     asm volatile(
@@ -253,8 +253,8 @@ DEVICE void tma_load_3d_hinted(uint32 destination, const TensorMap *map, uint32 
         : "memory");
 }
 
-// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own
-// barrier.
+// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at
+// that CTA's own barrier.
 DEVICE void tma_load_3d_multicast(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, int x, int y, int z) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -263,8 +263,8 @@ DEVICE void tma_load_3d_multicast(uint32 destination, const TensorMap *map, uint
         : "memory");
 }
 
-// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at that CTA's own
-// barrier; L2 keeps it by `policy`.
+// Box at (x innermost, y, z) of several matrices -> shared memory of every CTA of the cluster in `cta_mask`, at this offset, counted at
+// that CTA's own barrier; L2 keeps it by `policy`.
 DEVICE void tma_load_3d_multicast_hinted(uint32 destination, const TensorMap *map, uint32 barrier, uint16 cta_mask, uint64 policy,
                                           int x, int y, int z) {
     asm volatile(
@@ -306,7 +306,8 @@ DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory
 // Ends a batch of multiplies.
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Returns once at most `Pending` of this warp's batches of multiplies are still under way. Until then their accumulators are the tensor core's.
+// Returns once at most `Pending` of this warp's batches of multiplies are still under way. Until then their accumulators are the tensor
+// core's.
 template <int Pending> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
 
 // What stands below reads an accumulator only now: "memory" above orders no registers, and the compiler could read it before the wait.

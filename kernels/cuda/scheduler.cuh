@@ -1,20 +1,24 @@
 // What a CTA computes next.
 //
-// CLUSTER_SIZE == 1: The grid is persistent: CTA i takes the tiles with the numbers i, i + CTAs, and so on. (A block of tiles, and a cluster, is here a single one.)
+// CLUSTER_SIZE == 1: The grid is persistent: CTA i takes the tiles with the numbers i, i + CTAs, and so on. (A block of tiles, and a
+// cluster, is here a single one.)
 //
-// CLUSTER_SIZE > 1: The grid is persistent: cluster i takes the blocks of tiles with the numbers i, i + clusters, and so on; of each block a CTA has one tile.
+// CLUSTER_SIZE > 1: The grid is persistent: cluster i takes the blocks of tiles with the numbers i, i + clusters, and so on; of each block
+// a CTA has one tile.
 //
 // CLUSTER_SIZE > 1: a CTA whose tile lies outside D still loads its slices for the others; its own results are not stored.
 //
-// SPLIT: the first `shared_blocks` blocks are laid end to end, the K of one after the K of the other, and cut into equal shares, one for each cluster: a
-// share is the end of one block, perhaps some whole ones, and the beginning of another. The shares come first; the other blocks are then taken whole.
+// SPLIT: the first `shared_blocks` blocks are laid end to end, the K of one after the K of the other, and cut into equal shares, one for
+// each cluster: a share is the end of one block, perhaps some whole ones, and the beginning of another. The shares come first; the other
+// blocks are then taken whole.
 //
 // FORM == FORM_BATCH: the blocks of one matrix follow those of the other.
 //
-// FORM == FORM_GROUPS_M: `offsets` holds `batches` + 1 ascending numbers in device memory: group g has the rows of A and D from offsets[g] up to offsets[g + 1].
-// A group of no rows has no blocks.
+// FORM == FORM_GROUPS_M: `offsets` holds `batches` + 1 ascending numbers in device memory: group g has the rows of A and D from offsets[g]
+// up to offsets[g + 1]. A group of no rows has no blocks.
 //
-// FORM == FORM_GROUPS_K: `offsets` holds `batches` + 1 ascending numbers in device memory: group g has the elements of K from offsets[g] up to offsets[g + 1].
+// FORM == FORM_GROUPS_K: `offsets` holds `batches` + 1 ascending numbers in device memory: group g has the elements of K from offsets[g] up
+// to offsets[g + 1].
 #pragma once
 #include "cluster.cuh"
 
@@ -52,7 +56,8 @@ struct BlockOrder {
             row = entry & 0xffff;
             column = entry >> 16;
         } else {
-            // Bands of GROUP_M rows of blocks, walked column by column: CTAs that run at the same time find the same rows of A and of B in L2.
+            // Bands of GROUP_M rows of blocks, walked column by column: CTAs that run at the same time find the same rows of A and of B in
+            // L2.
             const uint32 per_band = GROUP_M * columns;
             const uint32 band = number / per_band;
             const uint32 within = number - band * per_band;
@@ -66,8 +71,8 @@ struct BlockOrder {
     }
 };
 
-// How the shared blocks are cut: cluster c has the k-blocks begin(c) .. begin(c + 1) of all of them together. No share is empty: the host launches no more
-// clusters than there are such k-blocks.
+// How the shared blocks are cut: cluster c has the k-blocks begin(c) .. begin(c + 1) of all of them together. No share is empty: the host
+// launches no more clusters than there are such k-blocks.
 struct Shares {
     uint32 total;       // k-blocks of all shared blocks
     uint32 clusters;

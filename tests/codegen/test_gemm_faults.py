@@ -192,7 +192,7 @@ def test_leaving_before_the_last_slot_is_drained_is_found() -> None:
     assert verdict(planted(drain, drain.replace("STAGES", "STAGES - 1"), **CLUSTER), seeds=8) != "pass"
 
 
-BEFORE = "    // Nothing is loaded before that has ended. The consumers need not wait too: what they store was multiplied from slots that were filled after this.\n"
+BEFORE = "    // Nothing is loaded before that has ended, and so nothing is stored: the consumers wait for slots that are filled after this.\n"
 ADVANCE = "            at.advance();\n        }\n    }\n    if (CLUSTER_SIZE > 1)"
 
 

@@ -192,6 +192,17 @@ def test_templates_with_one_argument_become_plain() -> None:
     assert "template <Format F>" in specialised(both)
 
 
+def test_a_function_that_is_said_to_be_for_other_kernels_goes() -> None:
+    text = (
+        "constexpr bool WHOLE = false;\n\n// !WHOLE: A float.\nDEVICE int f(float x) { return 1; }\n\n// WHOLE: A number.\nDEVICE int f(int x) {\n"
+        "    return 2;\n}\n\n// WHOLE: a remark.\n//\n// Said of both.\nDEVICE int g() { return 3; }\n\nvoid kernel() { f(1.0f) + g(); }\n"
+    )
+    assert specialised(text) == (
+        "// A float.\nDEVICE int f() { return 1; }\n\n// Said of both.\nDEVICE int g() { return 3; }\n\nvoid kernel() { f() + g(); }\n"
+    )
+    assert "// A number.\nDEVICE int f() {\n    return 2;" in specialised(text.replace("false", "true"))
+
+
 def test_overloads_are_needed_or_not_together() -> None:
     text = "DEVICE int f(int x) { return x; }\nDEVICE int f(float x) { return f(int(x)); }\n\nvoid kernel() { g(); }\n"
     assert used(text) == "void kernel() { g(); }\n"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from stridewright.kernels.config import ConfigError, GemmConfig
+from stridewright.kernels.config import ConfigError, GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper import (
     PANEL_COLUMNS,
     accumulator_columns,
@@ -135,3 +138,18 @@ def test_how_partial_sums_are_added_is_refused_where_there_are_none() -> None:
     (problem,) = GemmConfig().replace(reduce="atomic").problems()
     assert problem.startswith("reduce='atomic': is how partial sums of shared tiles are added")
     assert GemmConfig().replace(tile_n=128, split_kind="stream", reduce="atomic").problems() == []
+
+
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2)], ids=str)
+@pytest.mark.parametrize("sets", [1, 2])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_promoted_tiles_of_plain_stores_hold_64_sums(cluster: tuple[int, int], sets: int, scaled: bool) -> None:
+    """That they compile is tested by tests/codegen/test_source.py."""
+    fusion = Fusion(scale_a="block", scale_b="block") if scaled else Fusion()
+    config = GemmConfig(problem=Problem(a="e4m3", b="e4m3", d="f32"), fusion=fusion).replace(
+        tile_m=128, tile_n=128, tile_k=128
+    )
+    config = config.replace(promote=128, accumulators=sets, cluster_m=cluster[0], cluster_n=cluster[1], store="direct")
+    assert not config.violations()
+    several = dataclasses.replace(config, problem=dataclasses.replace(config.problem, form="groups_m"))
+    assert bool(several.violations()) == (sets == 2 or cluster != (1, 1))

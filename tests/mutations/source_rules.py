@@ -55,7 +55,7 @@ _LOAD_B = "load_b(b, map_b, full, ring.place, policy_b, B_MN ? row_b : k_b, B_MN
 _FIRST_K = "k_first = (SPLIT || FORM == FORM_GROUPS_K ? work.first_k() : 0);"
 _K_LOOP = "k_first < k_end; k_first += TILE_K) {"
 _TAKE = "    bool more = scheduler.take(work);    // its divisions are done while the kernel before ends\n"
-_NOTHING_BEFORE = "    // Nothing is loaded before that has ended. The consumers need not wait too: what they store was multiplied from slots that were filled after this.\n    dependency_wait();\n"
+_NOTHING_BEFORE = "    // Nothing is loaded before that has ended, and so nothing is stored: the consumers wait for slots that are filled after this.\n    dependency_wait();\n"
 PRODUCER = (
     drop("producer does not wait for a free slot", "            ring.wait_empty(at);\n", MOST),
     exchange("producer arms the barrier before the slot is free", "            ring.wait_empty(at);\n            const uint32 full = ring.full_barrier(at.slot);\n            mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);", "            const uint32 full = ring.full_barrier(at.slot);\n            mbarrier_arrive_expect_tx(full, A_SLOT_BYTES + B_SLOT_BYTES);\n            ring.wait_empty(at);", ("cooperative", "cluster")),

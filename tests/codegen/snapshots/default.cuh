@@ -1,7 +1,7 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 128 x 256 of D at a time; its K runs through slots of 64 elements.
 // 2 consumer warpgroups of 64 rows each, wgmma m64n256k16: 128 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads and gives them to the consumers': 40 + 2 * 232 = 504 for one thread of each warpgroup,
+// setmaxnreg takes registers from the producer and gives them to the consumers: 40 + 2 * 232 = 504 for one thread of each warpgroup,
 // and 128 such threads take 64512 of the SM's 65536.
 constexpr int TILE_M = 128;                 // rows of D that a CTA computes at a time
 constexpr int TILE_N = 256;                 // columns of D

@@ -1,7 +1,7 @@
 // ======== The tile, and who computes it ============================================================================
 // A CTA computes 64 x 40 of D at a time; its K runs through slots of 64 elements.
 // 1 consumer warpgroup of 64 rows, wgmma m64n40k16: 20 accumulator registers a thread.
-// setmaxnreg takes registers from the producer's threads and gives them to the consumers': 56 + 1 * 240 = 296 for one thread of each warpgroup,
+// setmaxnreg takes registers from the producer and gives them to the consumers: 56 + 1 * 240 = 296 for one thread of each warpgroup,
 // and 128 such threads take 37888 of the SM's 65536.
 constexpr int TILE_M = 64;                  // rows of D that a CTA computes at a time
 constexpr int TILE_N = 40;                  // columns of D
