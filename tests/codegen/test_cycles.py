@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from stridewright import Gemm
+from stridewright.codegen import speed_of_light
 from stridewright.codegen.cycles import (
     B200,
     BYTES,
@@ -188,7 +189,7 @@ def test_the_table_has_every_number_of_the_chip_and_each_is_really_changed() -> 
     """A constant that no verdict depends on would look like one that does not matter."""
     numbers = {one.name for one in dataclasses.fields(B200) if isinstance(getattr(B200, one.name), int | float)}
     assert set(CONSTANTS) == numbers - {"port", "copy_alone"}
-    tried = [(sized(rung.config, size), rung) for rung in rungs() for size in (512, 4096)]
+    tried = [(sized(rung.config, size), rung) for rung in rungs() for size in (512, 4096, 8192)]
     for name in CONSTANTS:
         assert any(
             modelled_cycles(config, changed(B200, name, factor), rung).seconds
@@ -322,3 +323,9 @@ def test_one_warpgroup_that_waits_for_its_multiplies_leaves_gaps() -> None:
     assert two.waits[DRAINED] == 0
     assert two.steady > alone.steady
     assert alone.waits[TAIL] > 0
+
+
+@pytest.mark.parametrize("sizes", [(8192, 8192, 8192), (4096, 8192, 16384), (16, 8192, 8192)])
+def test_no_modelled_time_is_below_the_floor_of_the_same_chip(sizes: tuple[int, int, int]) -> None:
+    for _, verdict in ladder_cycles(*sizes):
+        assert verdict.seconds * 1e6 > speed_of_light.floor(speed_of_light.B200, *sizes).us
