@@ -15,6 +15,8 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field, replace
 
+from . import speed_of_light
+
 __all__ = ["B200", "H200", "WAITS", "Chip", "Walk", "Work", "walk"]
 
 FIRST = "first operands of a CTA"
@@ -98,7 +100,7 @@ paper), taken for an SM's share. ``convert``: 16 conversions, 4 stores and their
 B200 = Chip(
     name="B200",
     sms=148,
-    clock=1.965e9,
+    clock=speed_of_light.B200.tensor_clock,
     flops=8192,
     shared=128,
     l2=70,
@@ -114,7 +116,8 @@ B200 = Chip(
     start=1500,
     launch=1.95e-6,
 )
-"""``flops``: 2.25 dense bf16 PFLOP/s (NVIDIA, DGX B200 data sheet) with 148 SMs at 1856 MHz. ``shared``: tcgen05.mma of both operands from
+"""``flops``: 2.25 dense bf16 PFLOP/s (NVIDIA, DGX B200 data sheet) with 148 SMs at 1856 MHz. ``clock``
+is that one, not the 1965 MHz that its driver allows: no modelled time is then below the floor of ``speed_of_light``. ``shared``: tcgen05.mma of both operands from
 shared memory is bound at 128 bytes a clock, and a pair scales to twice the rate (SemiAnalysis, "Dissecting Nvidia Blackwell",
 2026). ``l2``, ``dram``: 20.5 TB/s of L2 and 7.0 of DRAM measured by the authors of TileSight; Chips and Cheese ("Nvidia's B200", 2025)
 have 126 MB of L2. ``latency``: Hopper's, and the 300 clocks that the other die costs (SemiAnalysis). ``registers``: 57 bytes a clock a

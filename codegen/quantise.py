@@ -148,8 +148,9 @@ def quantise(
 
     ``rule`` for the factors: "floor" or "up" of the mx formats, "nearest" or "up" of nvfp4 (the module says what they are; by
     default the first). ``tensor_scale``, of nvfp4: a positive float32 that all factors are taken relative to, or "amax" for
-    the one that makes the largest factor 448; the GEMM's alpha brings it back. ``nonfinite``: "nan", or "raise" for
-    ValueError at a NaN or an infinity. Raises ValueError for anything else.
+    the one that makes the largest factor 448. A GEMM that is given the quantised matrix itself multiplies by it; only one
+    that is given ``data`` and ``scales`` apart needs it in alpha. ``nonfinite``: "nan", or "raise" for ValueError at a NaN or
+    an infinity. Raises ValueError for anything else.
 
     >>> q = quantise(np.linspace(-3, 3, 32).reshape(2, 16), "nvfp4", tensor_scale="amax")
     >>> round(q.tensor_scale * 448 * 6, 6), q.factors.tolist()
