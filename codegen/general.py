@@ -215,6 +215,17 @@ class GeneralGemm(Gemm):
         """What checks a call's arrays."""
         return Collector(self, tensor_of)
 
+    def variant_for(self, a: Any, b: Any, out: Any = None, **others: Any) -> GeneralGemm:
+        """The GEMM whose kernel a call with these arrays runs: its config, source, ptx and build say what runs, where those of
+        this GEMM are of a call without bias, C, scales and the like. Arrays are numpy's. Raises what the call raises.
+
+        >>> g = Gemm(64, 32, 64, "f16", "f16", "f16")
+        >>> a, b = np.zeros((64, 64), np.float16), np.zeros((32, 64), np.float16)
+        >>> g.variant_for(a, b, bias=np.zeros(32, np.float32)).config.fusion.bias
+        'n'
+        """
+        return self.kernel_for(self.collect(of_numpy, a, b, out, others))[0]
+
     def kernel_for(self, given: Given) -> tuple[GeneralGemm, dict[str, str]]:
         """The variant whose kernel does what the arrays ask for, and the operands that must be copied first: by name, the
         major that the copy gets. Raises OperandError where a copy is needed and was not allowed.

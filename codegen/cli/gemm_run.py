@@ -46,6 +46,7 @@ class Run:
     tflops: float | None = None
     exact: bool | None = None
     timeline: Timeline | None = None
+    amax: float | None = None
 
     @property
     def right(self) -> bool:
@@ -78,6 +79,7 @@ class Run:
             "elements_outside_bound": check and check.outside,
             "worst": check and check.worst,
             "bit_exact": self.exact,
+            "amax": self.amax,
             "fault": self.fault or None,
             # Null on a GPU: nothing looks for them there.
             "races": self.races if self.where == "emulator" else None,
@@ -129,7 +131,7 @@ def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        seconds[name] = time.perf_counter() - start
+        seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 @contextlib.contextmanager
@@ -212,18 +214,24 @@ def run(
     """
     from stridewright.codegen.general import GeneralGemm
 
-    from .general_run import Options
+    from . import general_run
 
+    options = options or general_run.Options()
     seconds: dict[str, float] = {}
+    drawn: Any = None
     with _status("generating and compiling", progress):
         with _timed(seconds, "generate"):
-            gemm = make()
-            _ = gemm.source
+            gemm = ran = make()
+        if isinstance(gemm, GeneralGemm):
+            drawn, ran = _drawn(gemm, options, values, seed)
+        with _timed(seconds, "generate"):
+            _ = ran.source
         with _timed(seconds, "compile"):
-            _ = gemm.cubin
-    done = Run(gemm, where, seconds)
+            _ = ran.cubin
+    # What is reported is the kernel that runs: of a call with a bias another than of one without.
+    done = Run(ran, where, seconds)
     if isinstance(gemm, GeneralGemm):
-        return _run_general(done, gemm, options or Options(), values, seed)
+        return _run_general(done, gemm, options, values, seed, drawn)
     a, b = make_inputs(gemm, values, seed)
     if where == "emulator":
         with emulation_progress(progress, gemm) as report:
@@ -239,8 +247,21 @@ def run(
     return done
 
 
-def _run_general(done: Run, gemm: GeneralGemm, options: Options, values: str, seed: int) -> Run:
-    """What goes beyond a plain product: drawn, run and checked by ``general_run``."""
+def _drawn(gemm: GeneralGemm, options: Options, values: str, seed: int) -> tuple[Any, GeneralGemm]:
+    """What is drawn for a GEMM beyond a plain product, and the one whose kernel runs on it."""
+    from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
+
+    from . import general_run, scaled_run
+
+    if isinstance(gemm, BlackwellScaledGemm):
+        operands = scaled_run.operands(gemm, options, values, seed)
+        return operands, gemm.variant_for(operands[0], operands[1], **operands[2])
+    case, arrays = general_run.draw(gemm, options, values, seed)
+    return (case, arrays), gemm.variant_for(arrays.a, arrays.b, **arrays.others)
+
+
+def _run_general(done: Run, gemm: GeneralGemm, options: Options, values: str, seed: int, drawn: Any) -> Run:
+    """What goes beyond a plain product: run and checked by ``general_run``."""
     from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
     from stridewright.codegen.emulator import EmulationError, UnsupportedInstruction
 
@@ -248,9 +269,9 @@ def _run_general(done: Run, gemm: GeneralGemm, options: Options, values: str, se
 
     try:
         if isinstance(gemm, BlackwellScaledGemm):
-            found = scaled_run.run(gemm, options, done.where, values, seed)
+            found = scaled_run.run(gemm, options, done.where, values, seed, drawn)
         else:
-            found = general_run.run(gemm, options, done.where, values, seed)
+            found = general_run.run(gemm, options, done.where, values, seed, drawn)
     except UnsupportedInstruction:
         raise
     except EmulationError as error:
@@ -259,7 +280,7 @@ def _run_general(done: Run, gemm: GeneralGemm, options: Options, values: str, se
         return done
     done.seconds |= found["seconds"]
     done.check, done.races, done.conflicts = found["check"], found["races"], found["conflicts"]
-    done.instructions = found["instructions"]
+    done.instructions, done.amax = found["instructions"], found.get("amax")
     return done
 
 
@@ -383,6 +404,8 @@ def show(run: Run, reason: str, out: Console) -> None:
             "equal to the exact sums rounded once" if run.exact else "NOT equal to the exact sums",
             None if run.exact else "red",
         )
+    if run.amax is not None:
+        line("amax", f"{run.amax:.6g}, the largest |D| before it is rounded to {problem.d}")
     if run.where == "emulator":
         line("fault", run.fault or "none: no deadlock, no access outside its memory", "red" if run.fault else None)
         line("races", f"{len(run.races)}" if run.races else "none found", "red" if run.races else None)

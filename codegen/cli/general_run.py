@@ -96,10 +96,19 @@ def draw(gemm: GeneralGemm, options: Options, values: str, seed: int) -> tuple[C
     return case, make(case)
 
 
-def run(gemm: GeneralGemm, options: Options, where: str, values: str, seed: int) -> dict[str, Any]:
-    """Runs and checks: the fields of the report that differ from a plain run's, ``check`` among them."""
-    case, arrays = draw(gemm, options, values, seed)
-    found: dict[str, Any] = {"races": [], "conflicts": [], "instructions": None, "seconds": {}}
+def run(
+    gemm: GeneralGemm,
+    options: Options,
+    where: str,
+    values: str,
+    seed: int,
+    drawn: tuple[Case, Arrays] | None = None,
+) -> dict[str, Any]:
+    """Runs and checks: the fields of the report that differ from a plain run's, ``check`` among them. ``drawn`` is what
+    ``draw`` gave, where it was called already.
+    """
+    case, arrays = drawn or draw(gemm, options, values, seed)
+    found: dict[str, Any] = {"races": [], "conflicts": [], "instructions": None, "seconds": {}, "amax": None}
     start = time.perf_counter()
     if where == "emulator":
         emulation = gemm.emulate(arrays.a, arrays.b, **arrays.others)
@@ -118,7 +127,24 @@ def run(gemm: GeneralGemm, options: Options, where: str, values: str, seed: int)
             beside = checked(written[name], value, allowed, gemm.problem.d)
             if not beside.passed:
                 found["check"] = dataclasses.replace(beside, worst=f"{name}: {beside.worst}")
+    if "amax" in written:
+        found["amax"] = float(written["amax"][0])
+        words = wrong_amax(found["amax"], should.amax, float(np.max(should.allowed, initial=0.0)))
+        if words and found["check"].passed:
+            found["check"] = dataclasses.replace(found["check"], outside=1, worst=words)
     return found
+
+
+def wrong_amax(amax: float, wanted: float, allowed: float) -> str:
+    """What is wrong with the largest |D|, "" if nothing; ``allowed`` is the greatest bound of an element of D.
+
+    >>> wrong_amax(2.0, 2.0, 1e-6), wrong_amax(1.5, 2.0, 1e-6)
+    ('', 'amax is 1.5, and the largest |D| is 2 in float64')
+    """
+    # amax is of the float32 values before they are rounded to D's format; allowed counts that rounding, too.
+    if abs(amax - wanted) <= 1e-3 * max(wanted, 1.0) + 4 * allowed:
+        return ""
+    return f"amax is {amax:.8g}, and the largest |D| is {wanted:.8g} in float64"
 
 
 def checked(d: Any, value: Any, allowed: Any, dtype: str) -> Check:

@@ -38,10 +38,12 @@ def draw(rows: int, k: int, name: str, values: str, random: np.random.Generator)
     return quantise(random.standard_normal((rows, k)), name, tensor_scale="amax" if form.scale == "ue4m3" else None)
 
 
-def run(gemm: BlackwellScaledGemm, options: Options, where: str, values: str, seed: int) -> dict[str, Any]:
-    """Runs and checks: the fields of the report that differ from a plain run's, ``check`` among them. ValueError for an
-    option that these formats do not go with.
-    """
+Operands = tuple[BlockScaled, BlockScaled, dict[str, Any]]
+"""A, B and what else the call is given."""
+
+
+def operands(gemm: BlackwellScaledGemm, options: Options, values: str, seed: int) -> Operands:
+    """The operands that the options ask for. ValueError for an option that these formats do not go with."""
     plain = Options()
     refused = [name for name in _PLAIN if getattr(options, name) != getattr(plain, name)]
     if refused:
@@ -58,6 +60,16 @@ def run(gemm: BlackwellScaledGemm, options: Options, where: str, values: str, se
     if options.bias:
         shape = (gemm.m, 1) if options.bias == "m" else (gemm.n,)
         others["bias"] = random.integers(-2, 3, shape).astype(np.float32)
+    return a, b, others
+
+
+def run(
+    gemm: BlackwellScaledGemm, options: Options, where: str, values: str, seed: int, drawn: Operands | None = None
+) -> dict[str, Any]:
+    """Runs and checks: the fields of the report that differ from a plain run's, ``check`` among them. ``drawn`` is what
+    ``operands`` gave, where it was called already. ValueError for an option that these formats do not go with.
+    """
+    a, b, others = drawn or operands(gemm, options, values, seed)
     found: dict[str, Any] = {"races": [], "conflicts": [], "instructions": None, "seconds": {}}
     start = time.perf_counter()
     if where == "emulator":

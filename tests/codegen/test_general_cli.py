@@ -1,0 +1,57 @@
+"""What ``stridewright gemm`` says of products beyond a plain one: the kernel that runs, the largest |D|, what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from stridewright import Gemm
+from stridewright.codegen.cli import app
+from stridewright.codegen.cli.general_run import Options, draw
+
+
+def gemm(*arguments: str) -> Any:
+    """The JSON report of a run on the emulator; its status is 0."""
+    result = CliRunner().invoke(app, ["gemm", *arguments, "--on", "emulator", "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("options", "fused"),
+    [
+        (("--bias", "n", "--with-c"), {"bias": "n", "c": "f32"}),
+        (("--with-alpha", "--aux"), {"alpha": True, "aux": True}),
+        (("--dtype", "nvfp4", "--arch", "sm_100a", "--bias", "m"), {"bias": "m"}),
+    ],
+)
+def test_the_kernel_that_runs_is_the_one_reported(options: tuple[str, ...], fused: dict[str, Any]) -> None:
+    report = gemm("64", "64", "64", *options)
+    assert {name: report["config"]["fusion"][name] for name in fused} == fused
+    assert all(name in report["name"] for name in fused)
+
+
+def test_one_kernel_is_compiled_and_it_is_the_one_that_runs() -> None:
+    made = Gemm(64, 64, 64, "e4m3", "e4m3", promote=128)
+    asked = Options(bias="n")
+    _, arrays = draw(made, asked, "integers", 0)  # type: ignore[arg-type]
+    ran = made.variant_for(arrays.a, arrays.b, **arrays.others)  # type: ignore[attr-defined]
+    made.emulate(arrays.a, arrays.b, **arrays.others)
+    assert ran.config.fusion.bias == "n"
+    assert "build" in vars(ran)
+    assert "build" not in vars(made)
+
+
+def test_the_largest_of_d_is_reported() -> None:
+    report = gemm("64", "64", "64", "--amax", "--values", "integers", "--d-dtype", "f32")
+    made, asked = Gemm(64, 64, 64, d="f32"), Options(amax=True)
+    _, arrays = draw(made, asked, "integers", 0)  # type: ignore[arg-type]
+    assert report["amax"] == np.abs(arrays.a.astype(np.float64) @ arrays.b.astype(np.float64).T).max()
+    assert gemm("64", "64", "64")["amax"] is None
+    text = CliRunner().invoke(app, ["gemm", "64", "64", "64", "--amax", "--on", "emulator"]).stdout
+    assert "amax" in text
+    assert "the largest |D|" in text
