@@ -92,7 +92,9 @@ class BlackwellCollector(Collector):
         rows, letter = (gemm.m, "M") if name == "a" else (gemm.n, "N")
         kind, length = numpy_type(dtype), packed_length(gemm.k, dtype)
         if isinstance(array, np.ndarray) and array.dtype == kind and array.shape == (rows, gemm.k):
-            array = pack(np.ascontiguousarray(array).view(np.uint8), data_type(dtype).bits)
+            # ml_dtypes looks at the low bits of a byte alone; what a view of other bytes has above them is no part of the value.
+            bits = data_type(dtype).bits
+            array = pack(np.ascontiguousarray(array).view(np.uint8) & np.uint8((1 << bits) - 1), bits)
         shape = tuple(int(size) for size in getattr(array, "shape", ()))
         if str(getattr(array, "dtype", "")).removeprefix("torch.") != "uint8" or shape != (rows, length):
             raise OperandError(

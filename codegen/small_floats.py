@@ -191,18 +191,24 @@ def small_float(name: str) -> SmallFloat:
 
 def pack(codes: NDArray[Any], bits: int) -> NDArray[np.uint8]:
     """Codes side by side in memory, along the last axis: 8 bits as they are, 4 bits two to a byte (the first in the low half),
-    6 bits four in three bytes (the first in the lowest bits). Source: PTX ISA 9.1, section 5.2.4 (packed types), and
+    6 bits four in three bytes (the first in the lowest bits). Raises ValueError for a code of more bits, and where codes fill no
+    whole bytes. Source: PTX ISA 9.1, section 5.2.4 (packed types), and
     CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B, 16U6_ALIGN16B in global memory.
 
     >>> [hex(x) for x in pack(np.array([1, 2, 3, 4], np.uint8), 4)], [hex(x) for x in pack(np.array([1, 2, 3, 4], np.uint8), 6)]
     (['0x21', '0x43'], ['0x81', '0x30', '0x10'])
     """
-    codes = np.asarray(codes, np.uint8)
-    if bits == 8:
-        return np.ascontiguousarray(codes)
-    together = {4: 2, 6: 4}.get(bits)
+    together = {8: 1, 4: 2, 6: 4}.get(bits)
     if together is None:
         raise ValueError(f"bits={bits}: codes have 4, 6 or 8")
+    codes = np.asarray(codes)
+    if codes.dtype.kind not in "iu" or (codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < 1 << bits):
+        raise ValueError(
+            f"{codes.dtype} {codes.shape}: codes of {bits} bits are whole numbers from 0 to {(1 << bits) - 1}"
+        )
+    codes = codes.astype(np.uint8, copy=False)
+    if bits == 8:
+        return np.ascontiguousarray(codes)
     if codes.ndim == 0 or codes.shape[-1] % together:
         raise ValueError(f"{codes.shape}: {together} codes of {bits} bits fill whole bytes; pad the last axis to a multiple of {together}")  # fmt: skip
     groups = codes.reshape(*codes.shape[:-1], -1, together).astype(np.uint32)

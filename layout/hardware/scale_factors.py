@@ -187,6 +187,8 @@ class ScaleTensor:
                 f"{self.name}: factors of shape {codes.shape}, {codes.dtype}, to lay out; {self.factors} of one byte each are expected, "
                 f"one for each {self.vector} elements of K"
             )
+        if whole("padding", padding) not in range(256):
+            raise HardwareError(f"{self.name}: padding={padding}: must be the code of a factor, a byte from 0 to 255")
         out = np.full(self.bytes, padding, np.uint8)
         out[self.positions()] = np.ascontiguousarray(codes).view(np.uint8)
         return out.reshape(self.shape)

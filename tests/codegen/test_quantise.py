@@ -131,6 +131,10 @@ def test_packed_codes_lie_one_after_another_from_the_low_bits_on(bits: int) -> N
             pack(codes[:, :47], bits)
     with pytest.raises(ValueError, match="codes have 4, 6 or 8"):
         unpack(packed, 5)
+    # A code of more bits would change its neighbour.
+    for wrong in (1 << bits, -1, 0.5):
+        with pytest.raises(ValueError, match=f"codes of {bits} bits are whole numbers from 0 to {(1 << bits) - 1}"):
+            pack(np.array([1, 2, 3, wrong]), bits)
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------------------

@@ -207,6 +207,12 @@ def test_codes_of_another_shape_are_not_laid_out() -> None:
             scales.place(codes)
 
 
+@pytest.mark.parametrize("padding", [-1, 256, 0.5, True])
+def test_padding_is_a_byte(padding: object) -> None:
+    with pytest.raises(LayoutError, match="padding"):
+        ScaleTensor("scale_a", 4, 64).place(np.zeros((4, 2), np.uint8), padding)  # type: ignore[arg-type]
+
+
 def test_any_tile_of_the_tensor_s_layout_is_the_slot_s() -> None:
     """What one copy engine's box cuts out of global memory is laid out as the slot: the same function, shifted."""
     draw = random.Random(5)
