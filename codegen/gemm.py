@@ -73,8 +73,9 @@ class Gemm:
 
     ``a``, ``b``: formats, bf16, f16, tf32 (float32 arrays, rounded to 10 fraction bits), e4m3 and e5m2 (mixed, too), s8 (sums
     are s32). ``d``: bf16, f16, f32, e4m3, e5m2, s8 (saturating), s32. Blackwell also has u8, e2m3, e3m2 and e2m1 (packed bytes,
-    mixed with any 8-bit float), formats with factors of blocks, and an ``a`` of e4m3, e5m2, s8 or u8 that becomes the format of
-    a 16-bit ``b``; groups and promotion are Hopper's. A call also takes ``c``, ``bias``, ``alpha``, ``beta``, scales
+    mixed with any 8-bit float), formats with factors of blocks (``codegen.quantise.FORMATS``: mxfp8, mxfp8_e5m2, mxfp6_e3m2, mxfp6_e2m3,
+    mxfp4 and nvfp4; :func:`stridewright.quantise` makes such operands), and an ``a`` of e4m3, e5m2, s8 or u8 that becomes the
+    format of a 16-bit ``b``; groups and promotion are Hopper's. A call also takes ``c``, ``bias``, ``alpha``, ``beta``, scales
     and more, and the result is, in this order,
 
         act(alpha * acc + beta * c + bias) * scale_d,  acc = (a * scale_a) @ (b * scale_b).T
@@ -241,14 +242,14 @@ class Gemm:
 
     def explain(self, device: Device | None = None) -> str:
         """The derivation in words: layouts, descriptors, shared memory, registers, bank conflicts, waves, and what bounds the
-        problem on ``device`` (``codegen.speed_of_light``; an H200 if None).
+        problem on ``device`` (``codegen.speed_of_light``; if None an H200, or of a Blackwell kernel a B200).
 
-        >>> Gemm(512, 512, 256).explain().splitlines()[2]
+        >>> Gemm(512, 512, 256).explain().splitlines()[3]
         '1. The tile, and who computes it'
         """
         from .explain import explain
 
-        return explain(self) if device is None else explain(self, device)
+        return explain(self, device)
 
     def tiles(self) -> int:
         """Output tiles of the problem, counting those that only fill up a cluster.

@@ -78,15 +78,18 @@ DEVICES = {device.name: device for device in (A100, H100, H200, B200)}
 
 
 def device_named(name: str) -> Device:
-    """A device by its name, as NVML gives it or short. ValueError names those there are.
+    """A device by its name, as NVML gives it or short, or with "current" the one here. ValueError names those there are,
+    LaunchError says that there is none here.
 
     >>> device_named("NVIDIA H200").name, device_named("h100").name
     ('H200', 'H100')
     """
+    if name.lower() == "current":
+        return current()
     for short, device in DEVICES.items():
         if short in name.upper():
             return device
-    raise ValueError(f"device {name!r}: must be one of {', '.join(DEVICES)}")
+    raise ValueError(f"device {name!r}: must be one of {', '.join(DEVICES)}, or current")
 
 
 def current() -> Device:
@@ -199,6 +202,23 @@ class Floor:
     def bound(self) -> str:
         """Which of the two it is."""
         return "tensor cores" if self.compute_us >= self.memory_us else "memory"
+
+
+def require_device(arch: str, device: Device | None = None) -> Device:
+    """The device that a kernel of ``arch`` is held against: the one given, or an H200 for sm_90a and a B200 for Blackwell, whose
+    figures stand for sm_103a's too. Raises ValueError for one that runs no such kernel.
+
+    >>> require_device("sm_100a").name, require_device("sm_90a", H100).name
+    ('B200', 'H100')
+    """
+    fitting = (H200, H100) if arch.startswith("sm_90") else (B200,)
+    if device is None:
+        return fitting[0]
+    if device.name not in [one.name for one in fitting]:
+        raise ValueError(
+            f"device {device.name}: runs no kernel of {arch}; one of {arch} is held against {' or '.join(one.name for one in fitting)}"
+        )
+    return device
 
 
 def floor(device: Device, m: int, n: int, k: int, element_bytes: int = 2) -> Floor:

@@ -142,6 +142,8 @@ def make_gemm(
     for name, size in (("m", m), ("n", n)):
         if size < 1:
             raise ValueError(f"{name}={size}: must be at least 1: there is nothing to compute, and nothing to check")
+    from stridewright.kernels.fusion import BLOCK_K
+
     from .general_run import result_of
 
     changes = parse_settings(settings)
@@ -156,6 +158,13 @@ def make_gemm(
     own = {} if options is None else options.of_the_gemm()
     if options is not None and options.asks_for_more and not own:
         own["group_by"] = options.group_by  # whatever is named makes a Gemm that takes a bias and the like
+    if options is not None and options.scales == "block":
+        if not {dtype, b_dtype or dtype} <= {"e4m3", "e5m2"}:
+            raise ValueError(
+                f"--scales block: scales of blocks of K go with 8-bit floats, --dtype e4m3 or e5m2, and not with {dtype}; --scales row does"
+            )
+        if arch == "sm_90a":
+            own.setdefault("promote", BLOCK_K)  # of one block of K, this tells them from scales of rows
     if load != "bursts":
         own["load"] = load
     formats = (dtype, b_dtype or dtype)
@@ -350,12 +359,15 @@ def explain(
     settings: Set = None,
     rung: LadderRung = None,
     device: Annotated[
-        str, typer.Option(help="Whose speed of light is shown: A100, H100, H200, B200 or current.")
-    ] = "H200",
+        str | None,
+        typer.Option(
+            help="Whose speed of light is shown: H200 (the default) or H100 for sm_90a, B200 for Blackwell, or current."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how every constant of a kernel follows from layouts, and what bounds the shape on a device."""
-    from stridewright.codegen.speed_of_light import device_named
+    from stridewright.codegen.speed_of_light import device_named, require_device
 
     made = make_gemm(
         m,
@@ -372,7 +384,8 @@ def explain(
         b_dtype=b_dtype,
     )
     try:
-        explanation = made.explain(device_named(device))
+        against = require_device(made.config.arch, None if device is None else device_named(device))
+        explanation = made.explain(against)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--device") from error
     if as_json:

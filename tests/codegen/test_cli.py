@@ -281,6 +281,6 @@ def test_a_file_that_is_no_text_is_no_ptx(tmp_path: Path) -> None:
 def test_explain_prints_the_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch)
     assert call("explain", "16", "24", "8").stdout == "because of the H200\n"
-    report = json.loads(call("explain", "16", "24", "8", "--device", "a100", "--json").stdout)
-    assert report["explanation"] == "because of the A100"
+    report = json.loads(call("explain", "16", "24", "8", "--device", "h100", "--json").stdout)
+    assert report["explanation"] == "because of the H100"
     assert call("explain", "16", "24", "8", "--device", "abacus").exit_code == 2
