@@ -84,11 +84,11 @@ def _roles(operand: Any, slice_rows: int) -> dict[str, _Role]:
     )
     if columns > panel:
         between = apart(0, panel)
-        found[f"{name}_PANEL_BYTES"] = _Role(
-            ((0, 0), (0, panel)), f"from one panel of {panel} elements of K to the next", lambda v: v == between
+        found[f"{name}_BOX_BYTES"] = _Role(
+            ((0, 0), (0, panel)), f"from one box of {panel} elements of K to the next", lambda v: v == between
         )
     else:
-        found[f"{name}_PANEL_BYTES"] = _Role(((0, 0), last), "one panel: the whole slot", lambda v: v == whole)
+        found[f"{name}_BOX_BYTES"] = _Role(((0, 0), last), "one box: the whole slot", lambda v: v == whole)
     if rows > _BLOCK_ROWS:
         block = apart(_BLOCK_ROWS, 0)
         found[f"{name}_STRIP_ADVANCE"] = _Role(

@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import resources
 
 from stridewright.kernels.config import GemmConfig
+from stridewright.kernels.expression import in_float32
 from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper import AddressFunction, Constant, Step, derive
 from stridewright.kernels.hopper_rules import kernel_operands, uses_terms
@@ -94,6 +95,9 @@ def wrapped(line: str) -> list[str]:
         return [line]
     list_of_members = re.match(r" +: ", code)
     start = list_of_members.end() if list_of_members else code.find("(") + 1
+    if ") : " in code:
+        place = code.index(") : ") + 1
+        return [*wrapped(line[:place]), *wrapped(" " * (len(line) - len(line.lstrip()) + 4) + line[place + 1 :])]
     depth, place = 0, -1
     for i in range(start, min(len(code), WIDTH)):
         depth += (code[i] in "([{") - (code[i] in ")]}")
@@ -128,7 +132,8 @@ def _variants(config: GemmConfig) -> list[str]:
 
 def _activated(fusion: Fusion, taken: set[str]) -> str:
     """The function that finishes a sum: an activation, or the user's expression, whose words were checked."""
-    expression = fusion.expression or ("x" if fusion.activation == "none" else f"{fusion.activation}(x)")
+    own = fusion.expression and in_float32(fusion.expression)
+    expression = own or ("x" if fusion.activation == "none" else f"{fusion.activation}(x)")
     activations = _assemble(["activations.cuh"], taken)[-1][1]
     return (
         activations
@@ -183,7 +188,7 @@ def _cluster_attribute(config: GemmConfig) -> str:
 def _step_source(step: Step) -> str:
     lines = [f"// ======== {step.title} ".ljust(118, "=")]
     lines += [_comment(f"{what}:  {layout}") for what, layout in step.layouts]
-    lines += [_comment(note) for note in step.notes]
+    lines += [_comment(note) for note in step.notes if not step.in_head]
     spelled = [_constant(constant) for constant in step.constants]
     width = max((len(one) for one in spelled), default=0) + 4
     lines += [
@@ -221,7 +226,7 @@ def wgmma_wrapper(n: int, a: tuple[str, str] = ("bf16", "k"), b: tuple[str, str]
     Source: PTX ISA, "wgmma.mma_async". Immediates 1 scale A and B (no negation), and for 16-bit types two more say which are
     MN-major; integers have none.
 
-    >>> wgmma_wrapper(8).splitlines()[2]
+    >>> wgmma_wrapper(8).splitlines()[3]
     'DEVICE void wgmma(float (&d)[4], uint64 a, uint64 b, bool accumulate) {'
     """
     count, kind = n // 2, data_type(a[0])
@@ -229,6 +234,9 @@ def wgmma_wrapper(n: int, a: tuple[str, str] = ("bf16", "k"), b: tuple[str, str]
     types = f"{'f32' if kind.floating else 's32'}.{a[0]}.{b[0]}"
     immediates = ["1", "1"] if kind.floating else []
     immediates += [str(int(major == "mn")) for _, major in (a, b)] if kind.wgmma_mn_major else []
+    words = "neither A nor B is negated (1, 1)" if kind.floating else "none"
+    if kind.wgmma_mn_major:
+        words += f"; whether A is MN-major ({immediates[2]}), and B ({immediates[3]})"
     rows = [", ".join(f"%{i}" for i in range(first, min(first + 16, count))) for first in range(0, count, 16)]
     operands = [
         ", ".join(f'"+{letter}"(d[{i}])' for i in range(first, min(first + 8, count))) for first in range(0, count, 8)
@@ -237,7 +245,8 @@ def wgmma_wrapper(n: int, a: tuple[str, str] = ("bf16", "k"), b: tuple[str, str]
         "// ======== the multiply: one instruction, generated because its operand list has TILE_N / 2 registers ".ljust(
             118, "="
         ),
-        f"// d (+)= A B^T for one block of 64 x TILE_N x {kind.wgmma_k}; both operands are read from shared memory through their descriptors.",
+        f"// d (+)= A B^T: 64 x TILE_N sums over {kind.wgmma_k} elements of K. Both operands are read from shared memory through their descriptors.",
+        f"// The words behind `accumulate`: {words}.",
         f"DEVICE void wgmma({accumulator} (&d)[{count}], uint64 a, uint64 b, bool accumulate) {{",
         "    asm volatile(",
         '        "{\\n"',

@@ -52,7 +52,7 @@ def without_unused(text: str, before: str = "") -> str:
     """
     while True:
         last = text
-        text = _constructors(_round(used(text)))
+        text = _forwarders(_constructors(_round(used(text))))
         if text == last:
             return used(f"{before}\n{text}") if before else text
 
@@ -186,6 +186,24 @@ def _constructors(text: str) -> str:
     text = re.sub(r"^    DEVICE \w+\(\) \{\}\n\n?", "", text, flags=re.M)
     text = re.sub(r"^(struct .* \{\n)\n", r"\1", text, flags=re.M)
     return re.sub(r"\n\n(\};\n)", r"\n\1", text)
+
+
+_FORWARDER = re.compile(
+    r"^(?:// .*\n|//\n)*DEVICE \w+ (\w+)\(([^()\n]*)\) \{\s+(?:return )?(\w+)\(([\w, ]*)\);\s+\}\n(?:\n|$)?", re.M
+)
+
+
+def _forwarders(text: str) -> str:
+    """Without functions that do nothing but call another with the same arguments: that one is called instead."""
+    for match in _FORWARDER.finditer(text):
+        name, parameters, other, passed = match.groups()
+        if [_parameter(one) for one in parameters.split(",")] == [
+            one.strip() for one in passed.split(",")
+        ] and name != other:
+            rest = text[: match.start()] + text[match.end() :]
+            if not re.search(rf"\bDEVICE \w+ {name}\(", masked(rest)):
+                return re.sub(rf"\b{name}\(", f"{other}(", rest)
+    return text
 
 
 def _parameters(text: str, code: str, functions: list[_Function]) -> Iterator[list[_Edit]]:

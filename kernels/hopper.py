@@ -105,6 +105,8 @@ class Step:
     notes: tuple[str, ...] = ()
     constants: tuple[Constant, ...] = ()
     functions: tuple[AddressFunction, ...] = ()
+    in_head: bool = False
+    """Whether the notes stand at the head of a source, and need not stand above the constants too."""
 
 
 @dataclass(frozen=True)
@@ -339,7 +341,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("int", "TILE_M", tile.m, note="rows of D that a CTA computes at a time"),
             Constant("int", "TILE_N", tile.n, note="columns of D"),
             Constant("int", "TILE_K", tile.k, note="elements of K in a slot of the ring"),
-            Constant("int", "PANEL_K", panel_k(config), note="elements of K that the copy engine brings in one box"),
+            Constant("int", "BOX_K", panel_k(config), note="elements of K that the copy engine brings in one box"),
             Constant("int", "K_STEPS", size(a.step_advance), note="multiplies along K in a slot"),
             Constant(
                 "bool",
@@ -396,6 +398,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
     offsets = {use: offset for use, offset, _ in derivation.shared_map}
     yield Step(
         title="Shared memory",
+        in_head=True,
         notes=(
             *(f"{offset:>7} .. {offset + length:>7}  {use}" for use, offset, length in derivation.shared_map if length),
             f"{derivation.shared_bytes} bytes to ask for: {ALIGNMENT_SLACK} more, so that offset 0 can be a multiple of "
@@ -484,7 +487,7 @@ def _operand_step(operand: OperandTile, config: GemmConfig) -> Step:
     constants = [
         Constant("uint32", f"{name}_SLOT_BYTES", operand.slot_bytes, note="from slot to slot"),
         Constant("uint64", f"{name}_DESCRIPTOR", operand.descriptor, hexadecimal=True, note="all but the address"),
-        Constant("uint32", f"{name}_PANEL_BYTES", operand.panel_bytes, note="from box to box of a slot"),
+        Constant("uint32", f"{name}_BOX_BYTES", operand.panel_bytes, note="from box to box of a slot"),
         Constant("int", f"{name}_BOXES", operand.boxes, note="boxes that this CTA loads into a slot"),
         Constant("bool", f"{name}_MN", operand.major == "mn", note="rows are innermost in memory, not K"),
         Constant("uint32", f"{name}_ROW_BYTES", operand.row_bytes, note="from row to row of a box"),

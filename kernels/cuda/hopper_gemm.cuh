@@ -31,15 +31,15 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
             #pragma unroll
             for (int box = 0; box < MOST_BOXES; ++box) {
                 if (A_BOXES >= B_BOXES || box < A_BOXES) {
-                    const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + box * A_PANEL_BYTES + (CLUSTER_N > 1 ? slice_a * A_ROW_BYTES : 0);
+                    const uint32 a = tiles.a + at.slot * A_SLOT_BYTES + box * A_BOX_BYTES + (CLUSTER_N > 1 ? slice_a * A_ROW_BYTES : 0);
                     const int row_a = work.first_row() + (CLUSTER_N > 1 ? slice_a : 0) + (A_MN ? box * 64 : 0);
-                    const int k_a = k_first + (A_MN ? 0 : box * PANEL_K);
+                    const int k_a = k_first + (A_MN ? 0 : box * BOX_K);
                     load_a(a, map_a, full, ring.place, policy_a, A_MN ? row_a : k_a, A_MN ? k_a : row_a, work.batch);
                 }
                 if (B_BOXES >= A_BOXES || box < B_BOXES) {
-                    const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + box * B_PANEL_BYTES + (CLUSTER_M > 1 ? slice_b * B_ROW_BYTES : 0);
+                    const uint32 b = tiles.b + at.slot * B_SLOT_BYTES + box * B_BOX_BYTES + (CLUSTER_M > 1 ? slice_b * B_ROW_BYTES : 0);
                     const int row_b = work.first_column() + (CLUSTER_M > 1 ? slice_b : 0) + (B_MN ? box * 64 : 0);
-                    const int k_b = k_first + (B_MN ? 0 : box * PANEL_K);
+                    const int k_b = k_first + (B_MN ? 0 : box * BOX_K);
                     load_b(b, map_b, full, ring.place, policy_b, B_MN ? row_b : k_b, B_MN ? k_b : row_b, work.batch);
                 }
             }
@@ -72,6 +72,7 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
     }
     Work work;
     while (scheduler.take(work)) {
+        // Not set: the first multiply of a tile starts its sums.
         Accumulator accumulators[STRIPS][TILE_N / 2];
         // Turns keep the consumers' reads of the ring in the producer's order; without them a parity could be taken for one that is two
         // phases off.
@@ -94,7 +95,6 @@ DEVICE void consume(Epilogue epilogue, Finish &finishing, PartialSums partial_su
         } else if (!PROMOTED) {
             ring.release(last);
         }
-
         if (!PROMOTED) results(accumulators);
 
         // A part of the tile: others have the rest.

@@ -31,8 +31,8 @@ DEVICE void multiply_tile(Accumulator (&accumulators)[STRIPS][TILE_N / 2], uint6
         const uint32 left = work.group_end - work.group_begin - k_block * TILE_K;
         if (left < TILE_K) {
             const uint32 start = ring.full - FULL_BARRIERS_OFFSET;
-            clear_from(start + A_OFFSET + at.slot * A_SLOT_BYTES, left, A_SLOT_BYTES / A_PANEL_BYTES, A_PANEL_BYTES);
-            clear_from(start + B_OFFSET + at.slot * B_SLOT_BYTES, left, B_SLOT_BYTES / B_PANEL_BYTES, B_PANEL_BYTES);
+            clear_from(start + A_OFFSET + at.slot * A_SLOT_BYTES, left, A_SLOT_BYTES / A_BOX_BYTES, A_BOX_BYTES);
+            clear_from(start + B_OFFSET + at.slot * B_SLOT_BYTES, left, B_SLOT_BYTES / B_BOX_BYTES, B_BOX_BYTES);
             fence_async_proxy();
             named_barrier_sync<CONSUMER_THREADS>(PARTIAL_SUMS_BARRIER);
         }

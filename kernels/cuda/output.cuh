@@ -1,4 +1,4 @@
-// Where the result goes: tensor maps for the copy engine, a pointer for plain stores.
+// Where the result goes.
 #pragma once
 #include "formats.cuh"
 

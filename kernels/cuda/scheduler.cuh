@@ -22,7 +22,9 @@
 #pragma once
 #include "cluster.cuh"
 
-// What to compute next: a tile, and of its K the k-blocks, of TILE_K elements each, first .. first + count.
+// What to compute next: a tile.
+//
+// SPLIT: Of its K the k-blocks, of TILE_K elements each, first .. first + count.
 struct Work {
     uint32 row;           // in tiles of TILE_M
     uint32 column;        // in tiles of TILE_N

@@ -203,6 +203,12 @@ def test_a_function_that_is_said_to_be_for_other_kernels_goes() -> None:
     assert "// A number.\nDEVICE int f() {\n    return 2;" in specialised(text.replace("false", "true"))
 
 
+def test_what_only_calls_another_is_left_out() -> None:
+    text = "DEVICE int f(int x, int y) { return x + y; }\n\n// Only passes on.\nDEVICE int g(int x, int y) {\n    return f(x, y);\n}\n\nvoid kernel() { g(1, 2); }\n"
+    assert specialised(text) == "DEVICE int f(int x, int y) { return x + y; }\n\nvoid kernel() { f(1, 2); }\n"
+    assert "DEVICE int g" in specialised(text.replace("f(x, y)", "f(y, x)"))
+
+
 def test_overloads_are_needed_or_not_together() -> None:
     text = "DEVICE int f(int x) { return x; }\nDEVICE int f(float x) { return f(int(x)); }\n\nvoid kernel() { g(); }\n"
     assert used(text) == "void kernel() { g(); }\n"

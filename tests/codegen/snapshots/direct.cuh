@@ -6,7 +6,7 @@
 constexpr int TILE_M = 256;                 // rows of D that a CTA computes at a time
 constexpr int TILE_N = 72;                  // columns of D
 constexpr int TILE_K = 64;                  // elements of K in a slot of the ring
-constexpr int PANEL_K = 64;                 // elements of K that the copy engine brings in one box
+constexpr int BOX_K = 64;                   // elements of K that the copy engine brings in one box
 constexpr int K_STEPS = 4;                  // multiplies along K in a slot
 constexpr int STAGES = 3;                   // slots of the ring
 constexpr int SLOT_READERS = 2;             // consumers that read a slot
@@ -33,7 +33,7 @@ constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
 // and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 A_SLOT_BYTES = 32768;                    // from slot to slot
 constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
-constexpr uint32 A_PANEL_BYTES = 32768;                   // from box to box of a slot
+constexpr uint32 A_BOX_BYTES = 32768;                     // from box to box of a slot
 constexpr uint32 A_ROW_BYTES = 128;                       // from row to row of a box
 constexpr uint32 A_STRIP_ADVANCE = 512;                   // descriptor units from strip to strip
 
@@ -57,7 +57,7 @@ DEVICE uint32 a_step_advance(uint32 step) {
 // and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 B_SLOT_BYTES = 9216;                     // from slot to slot
 constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
-constexpr uint32 B_PANEL_BYTES = 9216;                    // from box to box of a slot
+constexpr uint32 B_BOX_BYTES = 9216;                      // from box to box of a slot
 constexpr int MOST_BOXES = 1;                             // of A's and B's, which one loop loads
 
 // (step) -> units of 16 bytes:  4:2
@@ -66,10 +66,6 @@ DEVICE uint32 b_step_advance(uint32 step) {
 }
 
 // ======== Shared memory ============================================================================================
-//       0 ..   98304  tiles of A
-//   98304 ..  125952  tiles of B
-//  125952 ..  126000  barriers
-// 127024 bytes to ask for: 1024 more, so that offset 0 can be a multiple of 1024.
 constexpr uint32 A_OFFSET = 0;                      // slot 0 of A
 constexpr uint32 B_OFFSET = 98304;                  // slot 0 of B
 constexpr uint32 FULL_BARRIERS_OFFSET = 125952;     // a slot's barrier: filled

@@ -6,7 +6,7 @@
 constexpr int TILE_M = 128;                 // rows of D that a CTA computes at a time
 constexpr int TILE_N = 176;                 // columns of D
 constexpr int TILE_K = 64;                  // elements of K in a slot of the ring
-constexpr int PANEL_K = 64;                 // elements of K that the copy engine brings in one box
+constexpr int BOX_K = 64;                   // elements of K that the copy engine brings in one box
 constexpr int K_STEPS = 4;                  // multiplies along K in a slot
 constexpr int STAGES = 4;                   // slots of the ring
 constexpr int SLOT_READERS = 1;             // consumers that read a slot
@@ -37,7 +37,7 @@ constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
 // and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 A_SLOT_BYTES = 16384;                    // from slot to slot
 constexpr uint64 A_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
-constexpr uint32 A_PANEL_BYTES = 16384;                   // from box to box of a slot
+constexpr uint32 A_BOX_BYTES = 16384;                     // from box to box of a slot
 constexpr uint32 A_STRIP_ADVANCE = 512;                   // descriptor units from strip to strip
 
 // (step) -> units of 16 bytes:  4:2
@@ -60,7 +60,7 @@ DEVICE uint32 a_step_advance(uint32 step) {
 // and a slot begins at a multiple of 1024 bytes, where the swizzle begins anew.
 constexpr uint32 B_SLOT_BYTES = 22528;                    // from slot to slot
 constexpr uint64 B_DESCRIPTOR = 0x4000004000010000ull;    // all but the address
-constexpr uint32 B_PANEL_BYTES = 22528;                   // from box to box of a slot
+constexpr uint32 B_BOX_BYTES = 22528;                     // from box to box of a slot
 constexpr uint32 B_ROW_BYTES = 128;                       // from row to row of a box
 constexpr uint32 B_SLICE_ROWS = 88;                       // rows that one CTA of a cluster loads
 constexpr int MOST_BOXES = 1;                             // of A's and B's, which one loop loads
@@ -71,11 +71,6 @@ DEVICE uint32 b_step_advance(uint32 step) {
 }
 
 // ======== Shared memory ============================================================================================
-//       0 ..   65536  tiles of A
-//   65536 ..  155648  tiles of B
-//  155648 ..  172032  staging of D
-//  172032 ..  172096  barriers
-// 173120 bytes to ask for: 1024 more, so that offset 0 can be a multiple of 1024.
 constexpr uint32 A_OFFSET = 0;                      // slot 0 of A
 constexpr uint32 B_OFFSET = 65536;                  // slot 0 of B
 constexpr uint32 STAGING_OFFSET = 155648;           // the consumers' panels of D

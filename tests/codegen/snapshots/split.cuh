@@ -6,7 +6,7 @@
 constexpr int TILE_M = 128;                 // rows of D that a CTA computes at a time
 constexpr int TILE_N = 128;                 // columns of D
 constexpr int TILE_K = 32;                  // elements of K in a slot of the ring
-constexpr int PANEL_K = 32;                 // elements of K that the copy engine brings in one box
+constexpr int BOX_K = 32;                   // elements of K that the copy engine brings in one box
 constexpr int K_STEPS = 2;                  // multiplies along K in a slot
 constexpr int STAGES = 4;                   // slots of the ring
 constexpr int CONSUMERS = 2;                // warpgroups that multiply
@@ -38,7 +38,7 @@ constexpr int CONSUMER_REGISTERS = 232;     // that a consumer thread gets
 // and a slot begins at a multiple of 512 bytes, where the swizzle begins anew.
 constexpr uint32 A_SLOT_BYTES = 8192;                     // from slot to slot
 constexpr uint64 A_DESCRIPTOR = 0x8000002000010000ull;    // all but the address
-constexpr uint32 A_PANEL_BYTES = 8192;                    // from box to box of a slot
+constexpr uint32 A_BOX_BYTES = 8192;                      // from box to box of a slot
 constexpr uint32 A_ROW_BYTES = 64;                        // from row to row of a box
 constexpr uint32 A_SLICE_ROWS = 64;                       // rows that one CTA of a cluster loads
 constexpr uint32 A_STRIP_ADVANCE = 256;                   // descriptor units from strip to strip
@@ -63,7 +63,7 @@ DEVICE uint32 a_step_advance(uint32 step) {
 // and a slot begins at a multiple of 512 bytes, where the swizzle begins anew.
 constexpr uint32 B_SLOT_BYTES = 8192;                     // from slot to slot
 constexpr uint64 B_DESCRIPTOR = 0x8000002000010000ull;    // all but the address
-constexpr uint32 B_PANEL_BYTES = 8192;                    // from box to box of a slot
+constexpr uint32 B_BOX_BYTES = 8192;                      // from box to box of a slot
 constexpr int MOST_BOXES = 1;                             // of A's and B's, which one loop loads
 
 // (step) -> units of 16 bytes:  2:2
@@ -72,11 +72,6 @@ DEVICE uint32 b_step_advance(uint32 step) {
 }
 
 // ======== Shared memory ============================================================================================
-//       0 ..   32768  tiles of A
-//   32768 ..   65536  tiles of B
-//   65536 ..   98304  staging of D
-//   98304 ..   98368  barriers
-// 99392 bytes to ask for: 1024 more, so that offset 0 can be a multiple of 1024.
 constexpr uint32 A_OFFSET = 0;                     // slot 0 of A
 constexpr uint32 B_OFFSET = 32768;                 // slot 0 of B
 constexpr uint32 STAGING_OFFSET = 65536;           // the consumers' panels of D
