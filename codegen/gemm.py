@@ -80,16 +80,17 @@ class Gemm:
 
         act(alpha * acc + beta * c + bias) * scale_d,  acc = (a * scale_a) @ (b * scale_b).T
 
-    and these choose the kernel beside what is given here: ``activation`` none, relu, gelu, gelu_tanh, silu or sigmoid; ``gated``:
-    neighbouring columns of the product make one of D, act(x[2 j]) * x[2 j + 1]; ``expression``: C++ in place of an activation,
-    of x, acc, c, bias, alpha, beta, row, col; ``promote``: elements of K after which sums of 8-bit floats are added in
-    float32 (0: never; with scales of blocks always 128); ``batch``: so many products, a (batch, M, K) or one for all (M, K);
-    ``groups``: so many groups of rows of A, each with its own b (groups, N, K), or with ``group_by="k"`` of K, each with its own
-    d (groups, M, N), told apart by ``offsets``; ``relayout="copy"``: operands in a major that the hardware does not read are copied
-    on the device before each launch. ``load``: "bursts", or "sustained" for the configuration that is the fastest where this
-    product alone runs on and on at the card's power limit (where one was measured for that). ``deterministic``: the same bits
-    every time, also where adding up in the order in which sums come was measured to be faster. Rows of D that are in no group
-    are not written.
+    and these choose the kernel beside what is given here: ``activation`` none, relu, gelu, gelu_tanh, silu or sigmoid;
+    ``gated``: neighbouring columns of the product make one of D, act(x[2 j]) * x[2 j + 1]; ``expression``: C++ in place
+    of an activation, of x, acc, c, bias, alpha, beta, row, col, whose numbers with a point are float32; ``promote``:
+    elements of K after which sums of 8-bit floats are added in float32 (0: never; with scales of blocks always 128);
+    ``batch``: so many products, a (batch, M, K) or one for all (M, K); ``groups``: so many groups of rows of A, each
+    with its own b (groups, N, K), or with ``group_by="k"`` of K, each with its own d (groups, M, N), told apart by
+    ``offsets``; ``relayout="copy"``: operands in a major that the hardware does not read are copied on the device
+    before each launch. ``load``: "bursts", or "sustained" for the configuration that is the fastest where this product
+    alone runs on and on at the card's power limit (where one was measured for that). ``deterministic``: the same bits
+    every time, also where adding up in the order in which sums come was measured to be faster. Rows of D that are in no
+    group are not written.
 
     >>> g = Gemm(m=512, n=512, k=256)
     >>> g.config.problems()

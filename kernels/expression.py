@@ -1,7 +1,8 @@
 """A user's expression of an epilogue, read as C++ reads it: what it is made of, or the first thing that is wrong with it.
 
 It has the values and functions of an epilogue (``kernels.fusion``), numbers, ``? :`` and the signs between numbers of C++, with
-C++'s precedence and its whole numbers: ``row / 2`` drops the half, and ``row`` and ``col`` are unsigned.
+C++'s precedence and its whole numbers: ``row / 2`` drops the half, and ``row`` and ``col`` are unsigned. One thing differs: a
+number with a point or an exponent is float32, with an f behind it or without, where C++ would compute in float64.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ FUNCTIONS = (
     "relu", "sigmoid", "silu", "gelu", "gelu_tanh", "erff", "expf", "logf", "log1pf", "tanhf", "sqrtf", "rsqrtf",
     "fabsf", "fmaxf", "fminf", "powf", "floorf", "ceilf", "rintf", "float",
 )  # fmt: skip
+_LARGEST = (2 - 2.0**-23) * 2.0**127
+_SMALLEST = 2.0**-149
+"""Of the positive float32 numbers."""
 _OF_TWO = ("fmaxf", "fminf", "powf")
 _SIGNS = "- + * / % ( ) ? : , < > <= >= == != && || !"
 _BINARY: tuple[tuple[str, ...], ...] = (
@@ -83,6 +87,23 @@ def parse(text: str) -> Term:
     if not tokens:
         raise ExpressionError("is empty")
     return _Reader(tokens).whole()
+
+
+def in_float32(text: str) -> str:
+    """The expression as it stands in a kernel's source: an f behind each number with a point or an exponent that has none.
+
+    Raises ExpressionError as :func:`parse` does.
+
+    >>> in_float32("x > 1e-3 ? 0.1 * x : 2 * x + 0.5f")
+    'x > 1e-3f ? 0.1f * x : 2 * x + 0.5f'
+    """
+    parse(text)
+    written = text
+    for token in reversed(_tokens(text)):
+        if token.what == "number" and not token.text.isdigit() and token.text[-1] not in "fFuU":
+            end = token.at + len(token.text)
+            written = f"{written[:end]}f{written[end:]}"
+    return written
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -222,5 +243,9 @@ def _number(token: _Token) -> Term:
         raise ExpressionError(f"{text!r} at {token.at} is octal in C++; {int(digits)} is decimal")
     if whole and int(digits) >= 2**31:
         raise ExpressionError(f"{text!r} at {token.at} has more than 31 bits; {digits}.0f is a float")
+    if not whole and (float(digits) > _LARGEST or 0 < float(digits) < _SMALLEST):
+        raise ExpressionError(
+            f"{text!r} at {token.at} is no float32, whose numbers lie between {_SMALLEST:.3g} and {_LARGEST:.8g}"
+        )
     kind = "float" if not whole else "unsigned" if text[-1] in "uU" else "int"
     return Term("number", kind, number=float(digits))

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stridewright import Gemm
 from stridewright.codegen.build import BuildError, build
 from stridewright.codegen.emulator import emulate_ptx
 from stridewright.codegen.expression_bound import bounded
 from stridewright.codegen.nvrtc import CompileError
 from stridewright.codegen.source import whole
 from stridewright.kernels.config import GemmConfig, Problem
-from stridewright.kernels.expression import ExpressionError, parse
+from stridewright.kernels.expression import ExpressionError, in_float32, parse
 from stridewright.kernels.fusion import Fusion
 
 COUNT = 128
@@ -25,7 +26,7 @@ def drawn(rng: random.Random, depth: int = 0) -> str:
     """An expression, as a user might write one."""
     if depth > 3 or rng.random() < 0.25:
         return rng.choice(
-            ["x", "x", "acc", "c", "bias", "alpha", "beta", "row", "col", "0.1f", "2.0f", "1", "3", "1.5f", "7u"]
+            ["x", "x", "acc", "c", "bias", "alpha", "beta", "row", "col", "0.1f", "0.3", "2.0f", "1", "3", "1.5f", "7u"]
         )
     kind = rng.choice(["binary", "binary", "binary", "call", "choice", "minus", "parentheses"])
     left, right = drawn(rng, depth + 1), drawn(rng, depth + 1)
@@ -80,7 +81,7 @@ def test_compiled_expressions_are_within_their_bound() -> None:
     ]  # fmt: skip
     values = np.random.default_rng(7).standard_normal((4, COUNT)).astype(np.float32) * np.float32(3.0)
     out = np.full(len(texts) * COUNT, np.nan, np.float32)
-    emulate_ptx(compiled(texts), "all", 1, COUNT, [values.reshape(-1), out])
+    emulate_ptx(compiled([in_float32(text) for text in texts]), "all", 1, COUNT, [values.reshape(-1), out])
     zero = np.zeros(COUNT)
     named: dict[str, Any] = {
         name: (row.astype(np.float64), zero) for name, row in zip(("acc", "c", "bias", "x"), values, strict=True)
@@ -127,3 +128,12 @@ def test_errors_of_the_values_go_into_the_bound() -> None:
     ):
         _, allowed = bounded(text, {"x": (x, error)})
         assert 0.5 * slope * 0.001 < allowed.max() < 1.5 * slope * 0.001 + 1e-5, text
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_a_number_without_an_f_computes_in_float32(arch: str) -> None:
+    texts = [
+        Gemm(128, 64, 64, d="f32", arch=arch, expression=words).ptx for words in ("0.1 * x + 1e-3", "0.1f * x + 1e-3f")
+    ]
+    assert ".f64" not in texts[0]
+    assert texts[0] == texts[1]

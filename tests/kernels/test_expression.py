@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stridewright.kernels.expression import FUNCTIONS, VALUES, ExpressionError, Term, parse
+from stridewright.kernels.expression import FUNCTIONS, VALUES, ExpressionError, Term, in_float32, parse
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,8 @@ from stridewright.kernels.expression import FUNCTIONS, VALUES, ExpressionError, 
         ("1.5u * x", "'1.5u' at 0 is no number of C++"),
         ("010 + x", "'010' at 0 is octal in C++; 10 is decimal"),
         ("4294967296 + row", "has more than 31 bits"),
+        ("x * 1e39", "'1e39' at 4 is no float32"),
+        ("x * 1e-46f", "'1e-46f' at 4 is no float32"),
         ("x = 1.0f", "'=' at 2 is none of the signs"),
         ("x; y", "';' at 1 is none of the signs"),
         ("x(1)", "'x' is no function of an epilogue"),
@@ -97,3 +99,20 @@ def test_kinds_are_those_of_c(text: str, kind: str) -> None:
 def test_the_values_that_are_read_are_known() -> None:
     assert parse(" + ".join(VALUES)).names == set(VALUES)
     assert parse("1.0f").names == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("0.1 * x", "0.1f * x"),
+        ("fmaxf(x, .5*x)+1.", "fmaxf(x, .5f*x)+1.f"),
+        ("x > 1e-3 ? 2E+4 : -1.5e2", "x > 1e-3f ? 2E+4f : -1.5e2f"),
+        ("0.1f * x + 2.0F", "0.1f * x + 2.0F"),
+        ("row / 2 + 7u * col % 3", "row / 2 + 7u * col % 3"),
+        ("log1pf(x) + 1e1", "log1pf(x) + 1e1f"),
+    ],
+)
+def test_numbers_with_a_point_or_an_exponent_are_written_as_float32(text: str, written: str) -> None:
+    assert in_float32(text) == written
+    assert parse(written) == parse(text)
+    assert in_float32(written) == written
