@@ -203,8 +203,7 @@ class GeneralGemm(Gemm):
         collector.added(given, others.get("c"), others.get("beta", 0.0))
         if others.get("bias") is not None:
             collector.bias(given, others["bias"])
-        for name in ("scale_a", "scale_b"):
-            collector.scales(given, others.get(name), name)
+        collector.both_scales(given, others.get("scale_a"), others.get("scale_b"))
         collector.auxiliary(given, others.get("aux"), others.get("amax"), others.get("scale_d"))
         collector.offsets(given, others.get("offsets"))
         collector.require_what_is_named(given)

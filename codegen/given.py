@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+NUMBERS = (int, float, np.integer, np.floating)
+"""What is a number and no array."""
+
 SIXTEEN_BITS = ("bf16", "f16")
 """Formats that wgmma reads MN-major (PTX ISA, wgmma)."""
 
@@ -83,6 +86,11 @@ class Operand:
         return ""
 
 
+def _shape(array: Any) -> tuple[int, ...]:
+    """An array's shape; of a number or of None ()."""
+    return tuple(int(size) for size in getattr(array, "shape", ()))
+
+
 @dataclass
 class Given:
     """What one call gives: the operands, and what goes into the struct ``Terms``."""
@@ -135,6 +143,17 @@ class Collector:
     def vector(self, array: Any, name: str, length: int, axis: str) -> tuple[Tensor, int, int]:
         """A vector for each matrix, or one for all: the tensor, its stride, and that from matrix to matrix."""
         tensor = self.tensor_of(array, name)
+        shapes = self._shapes_of_vectors(length)
+        if tensor.shape not in shapes:
+            wanted = f"({length},)" + (
+                f" or ({self.gemm.batches}, {length})" if self.gemm.problem.form != "one" else ""
+            )
+            raise OperandError(f"{name}: shape {tensor.shape}, and one for each {axis} is {wanted}")
+        place, outer = shapes[tensor.shape]
+        return tensor, tensor.strides[place] if length > 1 else 1, 0 if outer is None else tensor.strides[outer]
+
+    def _shapes_of_vectors(self, length: int) -> dict[tuple[int, ...], tuple[int, int | None]]:
+        """The shapes that a vector may have: the axis along it, and the one from matrix to matrix."""
         shapes: dict[tuple[int, ...], tuple[int, int | None]] = {
             (length,): (0, None),
             (1, length): (1, None),
@@ -143,13 +162,7 @@ class Collector:
         if self.gemm.problem.form != "one":
             several = self.gemm.batches
             shapes |= {(several, length): (1, 0), (several, 1, length): (2, 0), (several, length, 1): (1, 0)}
-        if tensor.shape not in shapes:
-            wanted = f"({length},)" + (
-                f" or ({self.gemm.batches}, {length})" if self.gemm.problem.form != "one" else ""
-            )
-            raise OperandError(f"{name}: shape {tensor.shape}, and one for each {axis} is {wanted}")
-        place, outer = shapes[tensor.shape]
-        return tensor, tensor.strides[place] if length > 1 else 1, 0 if outer is None else tensor.strides[outer]
+        return shapes
 
     @property
     def _named(self) -> frozenset[str]:
@@ -179,7 +192,8 @@ class Collector:
 
     def scalar(self, array: Any, name: str) -> Tensor:
         """One float32 in memory."""
-        if isinstance(array, int | float):
+        if isinstance(array, NUMBERS):
+            array = array if isinstance(array, int | float) else array.item()
             raise OperandError(
                 f"{name}: a number was given, and it is one float32 where the operands lie: xp.full(1, {array!r}, dtype='float32')"
             )
@@ -258,24 +272,39 @@ class Collector:
         given.fusion["alpha"] = True
         given.pointers["factor0"] = self.scalar(alpha, "alpha")
 
-    def scales(self, given: Given, array: Any, name: str) -> None:
-        """Scales of an operand: one number, one for each row, or one for each block of 128 of K (and, of B, of 128 rows)."""
+    def both_scales(self, given: Given, scale_a: Any, scale_b: Any) -> None:
+        """Scales of A and of B: for each one number, one for each row, or one for each block of 128 of K (and, of B, of 128
+        rows).
+        """
+        both = {"scale_a": scale_a, "scale_b": scale_b}
+        fits = all(_shape(array)[-2:] == self._blocks(name) for name, array in both.items())
+        # Of one block of K, A's look like one for each row, and B's tell which: they are fewer than rows, or where there are
+        # no more than 128 rows one, which the same of promoted sums means.
+        meant = fits and (self.gemm.n > BLOCK_K or self.gemm.config.pipeline.promote == BLOCK_K)
+        for name, array in both.items():
+            self._scales(given, array, name, meant)
+
+    def _blocks(self, name: str) -> tuple[int, int]:
+        """The shape of an operand's scales of blocks."""
+        rows = self.gemm.m if name == "scale_a" else -(-self.gemm.n // BLOCK_K)
+        return rows, -(-self.gemm.k // BLOCK_K)
+
+    def _scales(self, given: Given, array: Any, name: str, blocks_meant: bool) -> None:
         if array is None:
             return
         gemm = self.gemm
         rows = gemm.m if name == "scale_a" else gemm.n
-        if isinstance(array, int | float):
+        if isinstance(array, NUMBERS):
             given.fusion["alpha"] = True
             given.numbers["alpha"] = given.numbers.get("alpha", 1.0) * float(array)
             return
         tensor = self.tensor_of(array, name)
         require_format(tensor, name, "f32")
-        blocks_meant = self._blocks_meant and len(tensor.shape) >= 2
         if all(size == 1 for size in tensor.shape) and rows != 1 and not blocks_meant:
             given.fusion["alpha"] = True
             given.pointers["factor1" if name == "scale_a" else "factor2"] = tensor
             return
-        blocks = (rows if name == "scale_a" else -(-rows // BLOCK_K), -(-gemm.k // BLOCK_K))
+        blocks = self._blocks(name)
         by_block = tensor.shape[-2:] == blocks and gemm.k > 0 and (blocks[1] > 1 or blocks_meant)
         if by_block:
             between = tensor.strides[0] if len(tensor.shape) == 3 else 0
@@ -288,18 +317,16 @@ class Collector:
                 f"{name}_batch_stride": between,
             }
         else:
-            if len(tensor.shape) >= 2 and tensor.shape[-1] not in (1, rows) and rows not in tensor.shape:
+            if tensor.shape not in self._shapes_of_vectors(rows):
+                turned = tensor.shape[-2:] == blocks[::-1]
                 raise OperandError(
                     f"{name}: shape {tensor.shape}; there is one number, ({rows},) for each row, or {blocks} for blocks of {BLOCK_K}"
+                    + (f" (this is the transpose of that: {name}.T)" if turned else "")
                 )
             tensor, stride, between = self.vector(array, name, rows, f"row of {name[-1]}")
             given.fusion[name] = "row"
             given.numbers |= {f"{name}_stride": stride, f"{name}_batch_stride": between}
         given.pointers[name] = tensor
-
-    @property
-    def _blocks_meant(self) -> bool:
-        return self.gemm.config.pipeline.promote == BLOCK_K
 
     def auxiliary(self, given: Given, aux: Any, amax: Any, scale_d: Any) -> None:
         """What is written beside D, and D's factor."""
@@ -328,6 +355,10 @@ class Collector:
             return
         if not grouped:
             raise OperandError("offsets: this GEMM has no groups; Gemm(..., groups=8) has")
+        dtype = str(getattr(array, "dtype", "int32"))
+        if dtype.removeprefix("torch.") != "int32":
+            change = "to(torch.int32)" if dtype.startswith("torch.") else "astype(np.int32)"
+            raise OperandError(f"offsets: dtype {dtype.removeprefix('torch.')}, and they are int32: offsets.{change}")
         tensor = self.tensor_of(array, "offsets")
         if tensor.shape != (self.gemm.batches + 1,) or tensor.dtype != "s32" or tensor.strides != (1,):
             raise OperandError(

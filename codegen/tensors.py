@@ -59,14 +59,23 @@ def of_numpy(array: Any, name: str) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise OperandError(f"{name}: {type(array).__name__} was given; the emulator takes numpy arrays")
-    return _tensor(array, name, format_of(array.dtype), int(array.__array_interface__["data"][0]), "numpy")
+    try:
+        dtype = format_of(array.dtype)
+    except TypeError:
+        raise _unknown(array, name) from None
+    return _tensor(array, name, dtype, int(array.__array_interface__["data"][0]), "numpy")
 
 
 def of_device(array: Any, name: str) -> Tensor:
     """A caller's array on the current device: CuPy's, or anything's that speaks DLPack (no copy), or numpy's, copied there."""
     from .launch_arrays import adopt_array
 
-    held, dtype, family = adopt_array(array, name)
+    try:
+        held, dtype, family = adopt_array(array, name)
+    except TypeError as error:
+        if str(error).startswith(name):
+            raise
+        raise _unknown(array, name) from None  # it knows the type, and not which array it is of
     return _tensor(held, name, dtype, int(held.data.ptr), family)
 
 
@@ -178,10 +187,32 @@ def require_format(tensor: Tensor, name: str, wanted: str) -> None:
     """OperandError unless the array holds elements of this format."""
     accepted = ACCEPTED.get(wanted, (wanted,))
     if tensor.dtype not in accepted:
+        kind = numpy_type(wanted)
+        own = kind.type.__module__.partition(".")[0]  # numpy's own, or ml_dtypes'
+        change = f"to(torch.{kind.name})" if tensor.family == "torch" else f"astype({own}.{kind.name})"
         raise OperandError(
             f"{name}: dtype {tensor.dtype}, and this GEMM takes {' or '.join(accepted)}: convert it, for instance "
-            f"{name}.astype({numpy_type(wanted).name})"
+            f"{name}.{change}"
         )
+
+
+def _unknown(array: Any, name: str) -> OperandError:
+    """That no kernel takes elements of this type, and the one that is nearest."""
+    dtype = str(array.dtype).removeprefix("torch.")
+    nearest = next((known for start, known in _NEAREST.items() if dtype.startswith(start)), "")
+    hint = f"; nearest {nearest}" if nearest else ""
+    return OperandError(f"{name}: dtype {dtype}, and kernels take {', '.join(_TAKEN)}{hint}")
+
+
+_TAKEN = ("bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "int8", "uint8", "int32")
+_NEAREST = {
+    "float8_e4m3": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+    "int": "int32",
+    "uint": "int32",
+    "bool": "int8",
+}
+"""By how a name begins: float8_e4m3 has infinities and float8_e4m3fnuz another bias than what tensor cores read."""
 
 
 def _tensor(array: Any, name: str, dtype: str, address: int, family: str) -> Tensor:

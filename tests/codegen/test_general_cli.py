@@ -55,3 +55,24 @@ def test_the_largest_of_d_is_reported() -> None:
     text = CliRunner().invoke(app, ["gemm", "64", "64", "64", "--amax", "--on", "emulator"]).stdout
     assert "amax" in text
     assert "the largest |D|" in text
+
+
+@pytest.mark.parametrize(("n", "k"), [(64, 64), (256, 128), (200, 300)])
+def test_scales_of_blocks_are_of_blocks_whatever_the_sizes(n: int, k: int) -> None:
+    report = gemm("64", str(n), str(k), "--dtype", "e4m3", "--scales", "block")
+    assert {report["config"]["fusion"][name] for name in ("scale_a", "scale_b")} == {"block"}
+    assert report["config"]["pipeline"]["promote"] == 128
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "go with 8-bit floats, --dtype e4m3 or e5m2, and not with bf16"),
+        (("--dtype", "e4m3", "--arch", "sm_100a"), "have no kernel for sm_100a"),
+    ],
+)
+@pytest.mark.parametrize("k", ["64", "256"])
+def test_scales_of_blocks_are_refused_where_there_are_none(k: str, options: tuple[str, ...], words: str) -> None:
+    result = CliRunner().invoke(app, ["gemm", "64", "64", k, "--scales", "block", "--on", "emulator", *options])
+    assert result.exit_code == 2
+    assert words in result.output
