@@ -114,9 +114,29 @@ def parse_sizes(name: str, text: str) -> tuple[int, int, int]:
 
 def _only_kernel(ptx: str) -> str:
     names = re.findall(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", ptx, re.MULTILINE)
+    if not names and "__global__" in ptx:
+        raise ValueError(
+            "the file is CUDA C++, and PTX is run: `nvcc -ptx -arch=sm_90a` makes it of a file, `stridewright emit M N K --ptx` of a GEMM"
+        )
+    if not names:
+        raise ValueError("the file has no kernel, which in PTX begins with .entry: there is nothing to run")
     if len(names) != 1:
-        raise ValueError(f"the file has {len(names)} kernels ({', '.join(names) or 'none'}); choose one with --kernel")
+        raise ValueError(f"the file has {len(names)} kernels ({', '.join(names)}); choose one with --kernel")
     return str(names[0])
+
+
+def _require_arguments(ptx: str, kernel: str, given: int) -> None:
+    """ValueError unless there are as many arguments as the kernel has parameters."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", ptx, flags=re.DOTALL)
+    head = re.search(rf"\.entry\s+{re.escape(kernel)}\s*\(([^)]*)\)", code)
+    parameters = re.findall(r"\.param\b\s*([^,]*)", head[1]) if head else []
+    if head is None or len(parameters) == given:
+        return  # a kernel that is not there is the emulator's to refuse
+    names = "; ".join(" ".join(text.split()) for text in parameters) or "none"
+    raise ValueError(
+        f"{kernel}: has {len(parameters)} parameters, and --arg was given {given} times; give one for each, in their order, for "
+        f"example --arg 'f32[64x32]=normal' for a pointer or --arg u32:5 for a value. They are: {names}"
+    )
 
 
 def _draw(path: Path | None, drawings: list[Drawing]) -> None:
@@ -180,6 +200,7 @@ def emulate(
         raise ValueError(f"--numerics {numerics}: must be float32 or hardware")
 
     name = kernel or _only_kernel(ptx)
+    _require_arguments(ptx, name, len(arguments or []))
     values = [parse_argument(text, seed) for text in arguments or []]
     sizes = (parse_sizes("--grid", grid), parse_sizes("--block", block), parse_sizes("--cluster", cluster))
     start = time.perf_counter()

@@ -207,3 +207,26 @@ def test_nothing_is_drawn_of_a_run_without_fault(ptx_file: Path, tmp_path: Path)
     done = call("emulate", str(ptx_file), "--arg", "f32[128]=arange", "--arg", "f32:0.5", "--picture", str(page))
     assert done.exit_code == 0
     assert not page.exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--arg", "f32[128]"), ("--arg", "null", "--arg", "1", "--arg", "2")])
+def test_a_wrong_number_of_arguments_is_refused_input(ptx_file: Path, arguments: tuple[str, ...]) -> None:
+    done = call("emulate", str(ptx_file), *arguments)
+    assert done.exit_code == 2
+    assert f"add: has 2 parameters, and --arg was given {len(arguments) // 2} times" in done.output
+    assert "They are: .u64 p; .f32 x" in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('extern "C" __global__ void f() {}', "is CUDA C++, and PTX is run"),
+        (".version 8.0\n.target sm_90a\n", "has no kernel, which in PTX begins with .entry"),
+    ],
+)
+def test_a_file_without_a_kernel_is_refused_with_what_it_is(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "f.ptx"
+    path.write_text(text)
+    done = call("emulate", str(path))
+    assert done.exit_code == 2
+    assert words in done.output
