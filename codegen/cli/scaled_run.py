@@ -18,8 +18,10 @@ from .general_run import Options, checked
 if TYPE_CHECKING:
     from stridewright.codegen.blackwell_scaled import BlackwellScaledGemm
 
-_PLAIN = ("scales", "aux", "amax", "promote", "batch", "groups", "gated", "expression")
-"""Options that have no meaning, no kernel or no check here."""
+_PLAIN = ("scales", "promote", "batch", "groups")
+"""Options that have no meaning or no kernel here."""
+_UNCHECKED = ("aux", "amax", "gated", "expression")
+"""Options that the kernels serve and this command does not check."""
 
 
 def draw(rows: int, k: int, name: str, values: str, random: np.random.Generator) -> BlockScaled:
@@ -45,9 +47,12 @@ Operands = tuple[BlockScaled, BlockScaled, dict[str, Any]]
 def operands(gemm: BlackwellScaledGemm, options: Options, values: str, seed: int) -> Operands:
     """The operands that the options ask for. ValueError for an option that these formats do not go with."""
     plain = Options()
-    refused = [name for name in _PLAIN if getattr(options, name) != getattr(plain, name)]
+    refused = [name for name in (*_PLAIN, *_UNCHECKED) if getattr(options, name) != getattr(plain, name)]
     if refused:
-        raise ValueError(f"--{refused[0]}: is not served with block-scaled formats, whose factors are drawn with them")
+        why = "is not served with block-scaled formats, whose factors are drawn with them"
+        if refused[0] in _UNCHECKED:
+            why = "is not checked by this command with block-scaled formats; Gemm(...) of Python serves it"
+        raise ValueError(f"--{refused[0]}: {why}")
     random = np.random.default_rng(seed)
     a, b = (
         draw(rows, gemm.k, getattr(gemm.problem, name), values, random) for rows, name in ((gemm.m, "a"), (gemm.n, "b"))

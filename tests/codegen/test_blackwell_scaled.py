@@ -443,6 +443,28 @@ def test_the_command_line_refuses_in_words() -> None:
     result = CliRunner().invoke(app, [*words, "--scales", "row"])
     assert result.exit_code == 2
     assert "--scales: is not served with block-scaled formats" in result.output
+    for option in (["--amax"], ["--aux"], ["--expression", "x + 1"], ["--gated"]):
+        result = CliRunner().invoke(app, [*words, *option])
+        assert result.exit_code == 2
+        assert f"{option[0]}: is not checked by this command" in result.output
+
+
+def test_what_the_command_line_does_not_check_the_class_serves() -> None:
+    m, n, k = 136, 72, 96
+    a, b = exact_operand(m, k, "nvfp4", 1), exact_operand(n, k, "nvfp4", 2)
+    exact = a.values() @ b.values().T
+    aux, most = np.zeros((m, n), np.float32), np.zeros(1, np.float32)
+    gemm = Gemm(m, n, k, "nvfp4", "nvfp4", "f32", "sm_100a", activation="relu")
+    assert np.array_equal(gemm.emulate(a, b, aux=aux, amax=most, sms=2).d, np.maximum(exact, 0))
+    assert np.array_equal(aux, exact)
+    assert most[0] == np.maximum(exact, 0).max()
+    gemm = Gemm(m, n, k, "nvfp4", "nvfp4", "f32", "sm_100a", gated=True)
+    assert np.array_equal(gemm.emulate(a, b, sms=2).d, (exact[:, ::2] * exact[:, 1::2]).astype(np.float32))
+    gemm = Gemm(m, n, k, "nvfp4", "nvfp4", "f32", "sm_100a", expression="2.0f * x + row")
+    assert np.array_equal(gemm.emulate(a, b, sms=2).d, 2 * exact + np.arange(m)[:, None])
+
+
+def test_the_command_line_refuses_a_k_that_no_vector_divides() -> None:
     result = CliRunner().invoke(app, ["gemm", "136", "72", "100", "--arch", "sm_100a", "--dtype", "mxfp8"])
     assert result.exit_code == 2
     assert "must be a multiple of 32" in result.output
