@@ -210,9 +210,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
                 f"{operand.name}: the bytes of a row of {operand.dtype} must be neighbours (strides {operand.tensor.strides}); "
                 f"{library}.ascontiguousarray({operand.name}) makes them so"
             )
-        if operand.major == "mn" and "mn" not in readable:
-            reason = f"is MN-major, and tcgen05 reads {operand.dtype} only K-major"
-        elif operand.major:
+        if operand.major:
             reason = f"is {operand.major.upper()}-major, and this kernel reads it {own.upper()}-major"
         else:
             reason = f"has neither dimension of {axes} contiguous (strides {operand.tensor.strides})"
