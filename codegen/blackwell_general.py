@@ -214,9 +214,9 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
             reason = f"is {operand.major.upper()}-major, and this kernel reads it {own.upper()}-major"
         else:
             reason = f"has neither dimension of {axes} contiguous (strides {operand.tensor.strides})"
+        copy = f"ascontiguousarray({operand.name})" if own == "k" else f"ascontiguousarray({operand.name}.T).T"
         raise OperandError(
-            f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, '
-            f"{library}.ascontiguousarray({operand.name}) once"
+            f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, {library}.{copy} once'
         )
 
     def _collector(self, tensor_of: Callable[[Any, str], Tensor]) -> BlackwellCollector:

@@ -295,6 +295,17 @@ def test_the_command_line_takes_every_format() -> None:
     assert "exchange the operands" in refused.output
 
 
+def test_the_copy_that_is_named_has_the_kernel_s_major() -> None:
+    shape = (64, 64, 64, "e4m3", "e4m3", "f32", "sm_100a", "mn", "k")
+    gemm = Gemm(*shape, Gemm(*shape).config)
+    a = np.ones((64, 64), ml_dtypes.float8_e4m3fn)
+    with pytest.raises(
+        OperandError, match=r"is K-major, and this kernel reads it MN-major.*np.ascontiguousarray\(a.T\).T once"
+    ):
+        gemm.emulate(a, a, sms=1)
+    assert (gemm.emulate(np.ascontiguousarray(a.T).T, a, sms=1).d == 64).all()
+
+
 def test_a_major_that_no_kernel_reads_is_copied_on_request() -> None:
     random = np.random.default_rng(2)
     a = random.integers(-3, 4, (2 * 48, 64)).astype(ml_dtypes.float8_e4m3fn)[::2, ::2].T
