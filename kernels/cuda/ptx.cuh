@@ -122,7 +122,6 @@ DEVICE void global_add(float *sum, float x, float y, float z, float w) {
                  "f"(x), "f"(y), "f"(z), "f"(w)
                  : "memory");
 }
-
 // INTEGER: Four additions to neighbouring numbers, each atomic by itself. Only floats have an instruction for all four.
 DEVICE void global_add(int32 *sum, int32 x, int32 y, int32 z, int32 w) {
     asm volatile(
@@ -310,12 +309,11 @@ DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" :::
 // core's.
 template <int Pending> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
 
-// What stands below reads an accumulator only now: "memory" above orders no registers, and the compiler could read it before the wait.
-//
-// !INTEGER: No instruction.
+// !INTEGER: No instruction. What stands below reads an accumulator only now: "memory" above orders no registers, and the compiler might read
+// it before the wait.
 DEVICE void wgmma_result(float &accumulator) { asm volatile("" : "+f"(accumulator)); }
-
-// INTEGER: No instruction.
+// INTEGER: No instruction. What stands below reads an accumulator only now: "memory" above orders no registers, and the compiler might read
+// it before the wait.
 DEVICE void wgmma_result(int32 &accumulator) { asm volatile("" : "+r"(accumulator)); }
 
 // ---- results ----------------------------------------------------------------------------------------------------
