@@ -483,6 +483,9 @@ def _require_choices(batch: object, groups: object, group_by: str, relayout: str
         found.append(
             Violation(parameter="groups", value=groups, rule="a launch has a batch or groups", fix="batch=None")
         )
+    if group_by == "k" and groups is None:
+        rule = "says how groups are made, and there are none"
+        found.append(Violation(parameter="group_by", value="'k'", rule=rule, fix="groups=8 asks for so many"))
     for name, value, allowed in (
         ("group_by", group_by, ("m", "k")),
         ("relayout", relayout, ("refuse", "copy")),

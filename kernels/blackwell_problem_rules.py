@@ -26,6 +26,7 @@ from .blackwell_types import (
 )
 from .config import RESULT_FORMATS, GemmConfig, Problem, Split, Violation, is_size
 from .fusion import fusion_problems
+from .spelling import format_meant
 
 ALL_OPERANDS = (*OPERANDS, *SCALED_TYPES)
 """Formats of A and B, those with factors of blocks of K included."""
@@ -50,12 +51,11 @@ def problem_violations(problem: Problem, arch: str = "sm_100a") -> Iterator[Viol
     for name, formats in (("a", ALL_OPERANDS), ("b", ALL_OPERANDS), ("d", RESULT_FORMATS)):
         dtype = getattr(problem, name)
         if dtype not in formats:
-            hint = 'float32 operands are multiplied as "tf32" (10 fraction bits)' if dtype == "f32" else ""
             yield Violation(
                 parameter=name,
                 value=repr(dtype),
                 rule=f"this type has no Blackwell kernel; there is {one_of(formats)}",
-                fix=hint,
+                fix=format_meant(dtype, formats),
             )
     if problem.a in ALL_OPERANDS and problem.b in ALL_OPERANDS:
         yield from _mixture_violations(problem, arch)

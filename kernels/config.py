@@ -16,6 +16,7 @@ from typing import Literal, get_args
 from stridewright.layout.hardware.scale_factors import SCALED_TYPES
 
 from .fusion import Fusion
+from .spelling import format_meant
 
 ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a")
 """Architectures that have a kernel here."""
@@ -402,7 +403,7 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
     for operand, formats in (("a", OPERAND_FORMATS), ("b", OPERAND_FORMATS), ("d", RESULT_FORMATS)):
         dtype = getattr(problem, operand)
         if dtype not in formats:
-            hint = 'f32 operands are multiplied as "tf32" (10 fraction bits)' if dtype == "f32" else ""
+            hint = format_meant(dtype, formats)
             if dtype in SCALED_TYPES:
                 hint = "factors of blocks of K are multiplied by Blackwell's tensor cores: arch='sm_100a'"
             yield Violation(

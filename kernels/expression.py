@@ -107,6 +107,9 @@ def in_float32(text: str) -> str:
 
 
 def _tokens(text: str) -> list[_Token]:
+    comment = re.search(r"//|/\*", text)
+    if comment:
+        raise ExpressionError(f"{comment[0]!r} at {comment.start()} begins a comment, and an expression has none")
     found, position, depth = [], 0, 0
     while position < len(text) and text[position:].strip():
         match = _TOKEN.match(text, position)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .expression import FUNCTIONS, VALUES, ExpressionError, parse
+from .spelling import activation_meant
 
 Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid"]
 ScaleKind = Literal["", "row", "block"]
@@ -107,7 +108,7 @@ def fusion_problems(fusion: Fusion) -> list[tuple[str, object, str, str]]:
     ):
         if value not in allowed:
             words = ", ".join(f'"{word}"' for word in allowed)
-            fix = 'expression="tanhf(x)" writes others' if name == "activation" else ""
+            fix = activation_meant(value) if name == "activation" else ""
             found.append((name, repr(value), f"must be one of {words}", fix))
     if fusion.expression:
         problem = expression_problem(fusion.expression)

@@ -156,6 +156,10 @@ def make_gemm(
         if b_dtype not in (None, dtype):
             raise ValueError(f"--b-dtype {b_dtype}: a rung's operands have one format, {dtype}")
         return ladder_rung(rung, (m, n, k), dtype, d_dtype, (a_major, b_major), arch, changes)
+    if options is not None and options.group_by != "m" and options.groups is None:
+        raise ValueError(
+            f"--group-by {options.group_by}: says how groups are made, and there are none; --groups 8 asks"
+        )
     own = {} if options is None else options.of_the_gemm()
     if options is not None and options.asks_for_more and not own:
         own["group_by"] = options.group_by  # whatever is named makes a Gemm that takes a bias and the like

@@ -115,7 +115,7 @@ def test_an_expression_takes_the_place_of_an_activation() -> None:
     [
         ({"a": "e4m3", "b": "s8"}, "b='s8': wgmma multiplies operands of one type"),
         ({"d": "s32"}, "d='s32': is what sums of s8 are"),
-        ({"a": "f32"}, 'f32 operands are multiplied as "tf32"'),
+        ({"a": "f32"}, 'float32 operands are multiplied as "tf32"'),
         ({"a": "tf32", "b": "tf32", "d": "f32", "b_major": "mn"}, 'relayout="copy" transpose'),
         ({"activation": "tanh"}, "activation='tanh': must be one of"),
         ({"promote": 128}, "promote=128: adds up sums of 8-bit floats"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from stridewright import Gemm
 from stridewright.codegen.cli import app
 from stridewright.codegen.cli.general_run import Options, draw
+from stridewright.kernels.config import ConfigError
 
 
 def gemm(*arguments: str) -> Any:
@@ -76,3 +78,29 @@ def test_scales_of_blocks_are_refused_where_there_are_none(k: str, options: tupl
     result = CliRunner().invoke(app, ["gemm", "64", "64", k, "--scales", "block", "--on", "emulator", *options])
     assert result.exit_code == 2
     assert words in result.output
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--dtype", "fp8"), 'a=\'fp8\': .*; "e4m3" or "e5m2" is meant'),
+        (("--dtype", "bfloat16"), '; "bf16" is meant'),
+        (("--dtype", "fp32"), '; float32 operands are multiplied as "tf32"'),
+        (("--d-dtype", "fp32"), "d='fp32': .*; \"f32\" is meant"),
+        (("--activation", "swish"), '; "silu" is meant'),
+        (("--activation", "swiglu"), '; "silu" with gated=True is meant'),
+        (("--expression", "x // twice"), "'//' at 2 begins a comment"),
+        (("--expression", "x /* y */"), r"'/\*' at 2 begins a comment"),
+        (("--group-by", "k"), "--group-by k: says how groups are made, and there are none"),
+    ],
+)
+def test_what_is_not_known_is_refused_with_what_is_meant(arch: str, options: tuple[str, ...], words: str) -> None:
+    result = CliRunner().invoke(app, ["gemm", "64", "64", "64", "--arch", arch, "--on", "emulator", *options])
+    assert result.exit_code == 2
+    assert re.search(words, result.output), result.output
+
+
+def test_groups_of_k_are_asked_for_with_their_number() -> None:
+    with pytest.raises(ConfigError, match="group_by='k': says how groups are made, and there are none; groups=8"):
+        Gemm(64, 64, 64, group_by="k")
