@@ -51,9 +51,10 @@ _ONE = 1.0
 class GemmEmulation:
     """What the emulator found for one GEMM.
 
-    ``d`` is the result (M, N), ``races`` and ``conflicts`` what the run was watched for, ``timeline`` the order of
-    events (None if it was not recorded), ``seconds`` the host time of the run, ``result`` the emulator's whole
-    report.
+    ``d`` is the result (M, N), ``races`` the races that were seen, ``conflicts`` a record for each instruction that reads or
+    writes shared memory, also where its ``wavefronts`` are the ``ideal`` number: ``[one for one in conflicts if
+    one.conflicts]`` are those with conflicts. ``timeline`` is the order of events (None if it was not recorded), ``seconds``
+    the host time of the run, ``result`` the emulator's whole report.
     """
 
     d: NDArray[Any]

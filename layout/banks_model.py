@@ -169,7 +169,7 @@ class BankReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.access.op} of {self.access.bytes} bytes a lane: {self.wavefronts} wavefronts, ideal {self.ideal},"
+            f"{self.access.op} of {self.access.bytes} bytes a lane: {self.wavefronts} wavefront{'' if self.wavefronts == 1 else 's'}, ideal {self.ideal},"
             f" ratio {self.ratio:g} ({self.method})"
         ]
         for number, phase in enumerate(self.phases):

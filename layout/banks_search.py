@@ -56,9 +56,11 @@ class SwizzleSearch:
         >>> SwizzleSearch((3, 3, 3), (3, 3, 3), 4, 4, 32, 9, ()).explain()
         'Swizzle(3, 3, 3): 4 wavefronts, ideal 4, 32 without a swizzle; the smallest of those that reach it.'
         """
+        if self.swizzle is not None and not self.swizzle[0]:
+            return f"no swizzle is needed: {_wavefronts(self.plain_wavefronts)} without one, ideal {self.ideal}."
         if self.swizzle is not None:
             return (
-                f"Swizzle{self.swizzle}: {self.best_wavefronts} wavefronts, ideal {self.ideal}, {self.plain_wavefronts}"
+                f"Swizzle{self.swizzle}: {_wavefronts(self.best_wavefronts)}, ideal {self.ideal}, {self.plain_wavefronts}"
                 " without a swizzle; the smallest of those that reach it."
             )
         reason = (
@@ -68,9 +70,13 @@ class SwizzleSearch:
         )
         return (
             f"no swizzle makes all accesses ideal: all {self.tried} that keep the accesses whole and differ in their effect on"
-            f" the banks were tried; {reason}. The best, Swizzle{self.best}, takes {self.best_wavefronts} wavefronts;"
+            f" the banks were tried; {reason}. The best, Swizzle{self.best}, takes {_wavefronts(self.best_wavefronts)};"
             f" ideal {self.ideal}, {self.plain_wavefronts} without a swizzle. Pad the pitch, or change who reads what."
         )
+
+
+def _wavefronts(count: int) -> str:
+    return f"{count} wavefront{'' if count == 1 else 's'}"
 
 
 def unit_bits(accesses: Sequence[Access]) -> int:

@@ -132,12 +132,18 @@ def banks(
     lanes: Annotated[
         str | None,
         typer.Option(
-            "--lanes", metavar="LAYOUT", help="From lane to index in the layout; lane l has index l otherwise."
+            "--lanes",
+            metavar="LAYOUT",
+            help="From lane to index in the layout; lane l has index l otherwise. Indices count the first mode fastest.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count bank conflicts of one access, and find the swizzle that mends them."""
+    """Count bank conflicts of one access, and find the swizzle that mends them.
+
+    A warp's access takes one wavefront for each turn of the banks; the ideal is what its bytes need. In parentheses stands
+    how they were counted: "F2 rank" from the ranks of the bits of the lanes' addresses, "count" bank by bank.
+    """
     from stridewright.layout import Layout
     from stridewright.layout.banks import Access, bank_report, swizzle_search
 
@@ -150,7 +156,9 @@ def banks(
         print_json({**facts, "suggested_swizzle": search.swizzle, "suggestion": search.explain()})
         return
     console().print(str(report), markup=False)
-    console().print(f"smallest swizzle: {search.explain()}", markup=False)
+    console().print(search.explain() if swizzle is None else f"of the layout alone: {search.explain()}", markup=False)
+    if swizzle is None and search.swizzle is not None and search.swizzle[0]:
+        console().print(f"try it with --swizzle {','.join(map(str, search.swizzle))}", markup=False)
 
 
 @guarded

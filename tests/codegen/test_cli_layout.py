@@ -66,6 +66,21 @@ def test_banks_counts_what_eight_rows_of_128_bytes_cost(swizzle: str | None, wav
     assert report["suggested_swizzle"] == [3, 4, 3]
 
 
+def test_a_suggested_swizzle_can_be_given_as_it_is_printed() -> None:
+    command = ("banks", "(32,32):(32,1)", "--element-bytes", "4")
+    first = call(*command).stdout
+    given = first.splitlines()[-1].removeprefix("try it with ").split()
+    assert given[0] == "--swizzle"
+    assert "ld of 4 bytes a lane: 32 wavefronts, ideal 1" in first
+    assert "ld of 4 bytes a lane: 1 wavefront, ideal 1" in call(*command, *given).stdout
+
+
+def test_no_swizzle_is_suggested_where_none_is_needed() -> None:
+    done = call("banks", "32:1", "--element-bytes", "4").stdout
+    assert "no swizzle is needed: 1 wavefront without one, ideal 1." in done
+    assert "--swizzle" not in done
+
+
 def test_atoms_are_listed_and_searched() -> None:
     everything = json.loads(call("atoms", "--json").stdout)
     some = json.loads(call("atoms", "wgmma", "--json").stdout)
