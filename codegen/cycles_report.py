@@ -40,6 +40,26 @@ CONSTANTS = (
 )
 """Constants of a Chip that ``sensitivity`` changes: all numbers but ``port``, which has an answer of its own there."""
 
+UNITS = {
+    "sms": "",
+    "clock": "Hz",
+    "flops": "operations a clock",
+    "shared": "bytes a clock",
+    "l2": "bytes a clock",
+    "dram": "bytes a second",
+    "l2_bytes": "bytes",
+    "latency": "clocks",
+    "barrier": "clocks",
+    "commit": "clocks",
+    "copy": "clocks",
+    "registers": "bytes a clock",
+    "store": "bytes a clock",
+    "convert": "clocks",
+    "start": "clocks",
+    "launch": "seconds",
+}
+"""Of each of them; rates are those of one SM (``registers``: of a warp, ``dram``: of the chip)."""
+
 FACTORS = (0.5, 0.8, 1.2, 2.0)
 
 
@@ -161,7 +181,10 @@ def sensitivity_table(config: GemmConfig, chip: Chip | None = None) -> list[str]
             lines.append(f"{name:<34}{row[1.0].steady:>9.1%}")
         else:
             value = getattr(chip, name)
-            lines.append(f"{f'{name} = {value:g}':<34}" + "".join(f"{row[factor].steady:>9.1%}" for factor in FACTORS))
+            lines.append(
+                f"{f'{name} = {value:g} {UNITS[name]}':<34}"
+                + "".join(f"{row[factor].steady:>9.1%}" for factor in FACTORS)
+            )
     return lines
 
 

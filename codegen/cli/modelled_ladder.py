@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 from .output import console, print_json
 
@@ -35,14 +36,25 @@ def show(m: int, n: int, k: int, arch: str, number: str | None, as_json: bool) -
         f"D[{m},{n}] = A[{m},{k}] B[{n},{k}]^T, bf16: a cycle model of a {rungs[0][1].chip}, not a measurement\n",
         markup=False,
     )
-    out.print(f"{'rung':>4}  {'':<20}{'us':>8}  {'of peak':>8}  {'steady':>7}  most of the rest", markup=False)
+    out.print(
+        f"{'rung':>4}  {'':<20}{'us':>8}  {'of peak':>8}  {'steady':>7}  the two largest of what is lost, of all SMs' time",
+        markup=False,
+    )
+    before = {after.number: earlier for (_, earlier), (after, _) in pairwise(rungs)}
     for rung, verdict in taken:
         reasons = sorted(verdict.lost.items(), key=lambda item: -item[1])[:2]
         rest = ", ".join(f"{share:.1%} {reason}" for reason, share in reasons if share >= 0.001)
+        if rung.number in before and before[rung.number].seconds == verdict.seconds:
+            rest += f"; as rung {rung.number - 1}: the model has no word for what it adds, or nothing waits for it"
         out.print(
             f"{rung.number:>4}  {rung.title:<20}{verdict.seconds * 1e6:>8.1f}  {verdict.use:>8.1%}  {verdict.steady:>7.1%}  {rest}",
             markup=False,
         )
+    out.print(
+        "\nof peak: operations over what all SMs could do, launch and idle SMs included; steady: the busiest SM's share of the time "
+        "between its first multiply and its last in which it multiplies",
+        markup=False,
+    )
     if number is None:
         out.print(
             "\nthe best rung, with a constant of the chip halved, a fifth less, a fifth more, doubled", markup=False

@@ -26,6 +26,17 @@ def test_the_blackwell_ladder_says_where_each_rung_waits() -> None:
     assert "doubled" in result.output
 
 
+def test_columns_and_constants_are_explained() -> None:
+    lines = call("ladder", "--arch", "sm_100a").stdout.splitlines()
+    assert any(line.startswith("of peak: ") and "steady: " in line for line in lines)
+    assert any(line.startswith("latency = 1500 clocks ") for line in lines)
+    # Launch control hands out the same tiles: the model sees no difference, and says so.
+    (control,) = [line for line in lines if "launch control " in line]
+    assert "; as rung 4: " in control
+    (pairs,) = [line for line in lines if line.startswith("   6  pairs")]
+    assert "; as rung" not in pairs
+
+
 def test_one_rung_is_said_in_full() -> None:
     result = call("ladder", "1024", "2048", "512", "--arch", "sm_103a", "--rung", "6")
     assert result.exit_code == 0, result.output

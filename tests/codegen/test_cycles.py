@@ -32,6 +32,7 @@ from stridewright.codegen.cycles_kernels import RATES, formats_of, scale_atoms, 
 from stridewright.codegen.cycles_report import (
     CONSTANTS,
     FACTORS,
+    UNITS,
     ladder_cycles,
     modelled_cycles,
     sensitivity,
@@ -188,7 +189,7 @@ def test_the_best_rung_keeps_the_tensor_core_busy() -> None:
 def test_the_table_has_every_number_of_the_chip_and_each_is_really_changed() -> None:
     """A constant that no verdict depends on would look like one that does not matter."""
     numbers = {one.name for one in dataclasses.fields(B200) if isinstance(getattr(B200, one.name), int | float)}
-    assert set(CONSTANTS) == numbers - {"port", "copy_alone"}
+    assert set(CONSTANTS) == set(UNITS) == numbers - {"port", "copy_alone"}
     tried = [(sized(rung.config, size), rung) for rung in rungs() for size in (512, 4096)]
     # L2's size matters where it holds the operands of all turns or does not, and D is so large that DRAM is behind.
     wide = Problem(m=16384, n=16384, k=1024)
