@@ -4,6 +4,7 @@ derivation.
 
 from __future__ import annotations
 
+import difflib
 import enum
 import errno
 import functools
@@ -51,6 +52,23 @@ class LoadName(enum.StrEnum):
     SUSTAINED = "sustained"
 
 
+def _named(kind: type[enum.StrEnum], option: str) -> dict[str, Any]:
+    """What makes typer read an option's value as one of ``kind``'s: its own message begins with words of a library's."""
+
+    def read(text: str) -> enum.StrEnum:
+        try:
+            return kind(text)
+        except ValueError:
+            near = difflib.get_close_matches(text, [str(one) for one in kind], 1)
+            words = f"{text!r} is none of {', '.join(kind)}" + (f"; {near[0]} is meant" if near else "")
+            raise typer.BadParameter(words, param_hint=option) from None
+
+    def complete(incomplete: str) -> list[str]:
+        return [str(one) for one in kind if one.startswith(incomplete)]
+
+    return {"parser": read, "metavar": f"[{'|'.join(kind)}]", "autocompletion": complete}
+
+
 SizeM = Annotated[int, typer.Argument(metavar="M", help="Rows of A and D.")]
 SizeN = Annotated[int, typer.Argument(metavar="N", help="Rows of B, columns of D.")]
 SizeK = Annotated[int, typer.Argument(metavar="K", help="Columns of A and B.")]
@@ -59,8 +77,12 @@ DtypeB = Annotated[
     str | None, typer.Option("--b-dtype", help="Format of B, where it differs: 8-bit floats mix; Blackwell mixes more.")
 ]
 DtypeD = Annotated[str | None, typer.Option("--d-dtype", help="Format of D, where it differs.")]
-MajorA = Annotated[MajorName, typer.Option("--a-major", help="Contiguous dimension of A (M, K).")]
-MajorB = Annotated[MajorName, typer.Option("--b-major", help="Contiguous dimension of B (N, K).")]
+MajorA = Annotated[
+    MajorName, typer.Option("--a-major", help="Contiguous dimension of A (M, K).", **_named(MajorName, "--a-major"))
+]
+MajorB = Annotated[
+    MajorName, typer.Option("--b-major", help="Contiguous dimension of B (N, K).", **_named(MajorName, "--b-major"))
+]
 Arch = Annotated[
     str | None,
     typer.Option("--arch", help="sm_90a (Hopper), sm_100a or sm_103a (Blackwell); by default the GPU's, or sm_90a."),
@@ -70,6 +92,7 @@ Load = Annotated[
     typer.Option(
         "--load",
         help="bursts: the fastest where products take turns; sustained: alone, at the card's power limit.",
+        **_named(LoadName, "--load"),
     ),
 ]
 Set = Annotated[
@@ -220,10 +243,14 @@ def gemm(
     b_major: MajorB = MajorName.K,
     arch: Arch = None,
     on: Annotated[
-        Where, typer.Option("--on", help="Where to run it; auto takes the GPU if there is one for it.")
+        Where,
+        typer.Option(
+            "--on", help="Where to run it; auto takes the GPU if there is one for it.", **_named(Where, "--on")
+        ),
     ] = Where.AUTO,
     values: Annotated[
-        Values, typer.Option("--values", help="Inputs: normal, or small integers (exact).")
+        Values,
+        typer.Option("--values", help="Inputs: normal, or small integers (exact).", **_named(Values, "--values")),
     ] = Values.NORMAL,
     seed: Annotated[int, typer.Option("--seed", help="For the inputs.")] = 0,
     settings: Set = None,

@@ -104,3 +104,20 @@ def test_what_is_not_known_is_refused_with_what_is_meant(arch: str, options: tup
 def test_groups_of_k_are_asked_for_with_their_number() -> None:
     with pytest.raises(ConfigError, match="group_by='k': says how groups are made, and there are none; groups=8"):
         Gemm(64, 64, 64, group_by="k")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("emit", "64", "64", "64", "--load", "sustaned"),
+            "--load: 'sustaned' is none of bursts, sustained; sustained is",
+        ),
+        (("gemm", "64", "64", "64", "--on", "cpu"), "--on: 'cpu' is none of auto, gpu, emulator"),
+    ],
+)
+def test_a_misspelt_choice_is_refused_in_words_of_ours(arguments: tuple[str, ...], words: str) -> None:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments))
+    assert result.exit_code == 2
+    assert words in result.output
+    assert "Value error" not in result.output
