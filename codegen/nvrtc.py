@@ -203,6 +203,14 @@ def _check_request(source: str, arch: str, options: tuple[str, ...]) -> None:
         raise ValueError(f"arch={arch!r}: NVRTC {version} does not know it; it compiles for {known}")
 
 
+def _meant(log: str, arch: str) -> str:
+    """A hint where the assembler refuses instructions that another family has, "" elsewhere."""
+    for instructions, family, other in (("tcgen05.", "sm_10", "sm_100a"), ("wgmma.", "sm_90", "sm_90a")):
+        if f"Instruction '{instructions}" in log and not arch.startswith(family):
+            return f"; {instructions[:-1]} is for {other}: build(source, arch={other!r})"
+    return ""
+
+
 def compile(  # the name every reader expects; the builtin is not used in this module
     source: str, arch: str = "sm_90a", options: Sequence[str] = (), name: str = "kernel.cu"
 ) -> Compilation:
@@ -237,7 +245,8 @@ def compile(  # the name every reader expects; the builtin is not used in this m
             handle.nvrtcGetErrorString.restype = ctypes.c_char_p
             reason = handle.nvrtcGetErrorString(status).decode()
             shown = "\n".join(log.strip().splitlines()[:40])
-            raise CompileError(f"{name} for {arch}: {reason}\n{shown}", log=log, arch=arch, options=given)
+            hint = _meant(log, arch)
+            raise CompileError(f"{name} for {arch}: {reason}{hint}\n{shown}", log=log, arch=arch, options=given)
         ptx = _fetch_text(handle, program, "PTX")
         cubin = _fetch(handle, program, "CUBIN")
     finally:

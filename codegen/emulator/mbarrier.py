@@ -143,7 +143,7 @@ class Mbarrier:
         if count > self.pending:
             self._fail(
                 f"{count} more arrivals in phase {self.phase}, which waits for {self.pending} of {self.expected} "
-                f"({who or 'a thread'} at {where or 'an unknown place'}); a slot released twice, or a count too low"
+                f"({who or 'a thread'} at {where or 'an unknown place'}); a slot released twice, a missing wait before this arrival, or a count too low"
             )
         token = (self.phase << _PENDING_BITS) | self.pending
         self.pending -= count

@@ -502,8 +502,9 @@ class ClusterRaces:
             return "a wait on the copy's mbarrier for the phase that counts it"
         if first == "tcgen05":
             return "tcgen05.commit after the operation that uses this memory, and a wait for its mbarrier"
+        handed = "before the barrier that hands it over"
+        if second == COPY:
+            handed += ", and a wait for that barrier before the copy is issued"
         if first == WGMMA:
-            return "wgmma.wait_group for the group that reads this memory, before the barrier that hands it over"
-        return (
-            "cp.async.bulk.wait_group.read for the group that reads this memory, before the barrier that hands it over"
-        )
+            return f"wgmma.wait_group for the group that reads this memory, {handed}"
+        return f"cp.async.bulk.wait_group.read for the group that reads this memory, {handed}"

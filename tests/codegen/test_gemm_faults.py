@@ -73,6 +73,12 @@ def test_releasing_a_slot_twice_is_found() -> None:
     assert found != "pass"
 
 
+def test_a_missing_wait_for_a_free_slot_is_named() -> None:
+    """The producer arms a barrier whose phase has not ended."""
+    found = verdict(planted("            ring.wait_empty(at);\n", ""))
+    assert "a missing wait before this arrival" in found
+
+
 def test_releasing_a_slot_while_it_is_still_read_is_found() -> None:
     found = verdict(planted("wgmma_wait<1>();    // the", "// the"))
     assert found != "pass"
@@ -150,7 +156,10 @@ PINGPONG = {"schedule_kind": "pingpong", "tile_n": 64}
 
 def test_ping_pong_without_turns_is_found() -> None:
     found = verdict(
-        planted("        if (PINGPONG) named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer);\n", "", **PINGPONG), seeds=8
+        planted(
+            "        if (PINGPONG) named_barrier_sync<CONSUMER_THREADS>(TURN_BARRIERS + consumer);\n", "", **PINGPONG
+        ),
+        seeds=8,
     )
     assert found != "pass"
 

@@ -72,6 +72,17 @@ def test_instruction_of_another_architecture_is_a_compile_error() -> None:
         nvrtc.compile(source, "sm_100a")
 
 
+@pytest.mark.parametrize(
+    ("instruction", "arch", "other"),
+    [("tcgen05.fence::before_thread_sync;", "sm_90a", "sm_100a"), ("wgmma.fence.sync.aligned;", "sm_100a", "sm_90a")],
+)
+def test_the_architecture_that_has_an_instruction_is_named(instruction: str, arch: str, other: str) -> None:
+    source = f'extern "C" __global__ void kernel() {{ asm volatile("{instruction}"); }}'
+    with pytest.raises(nvrtc.CompileError, match=f"is for {other}: build\\(source, arch='{other}'\\)"):
+        nvrtc.compile(source, arch)
+    nvrtc.compile(source, other)
+
+
 @pytest.mark.parametrize("arch", ["", "90a", "hopper", "sm_90a;rm", "compute_90", "sm_12345"])
 def test_unknown_architecture_is_refused_by_name(arch: str) -> None:
     with pytest.raises(ValueError, match="arch="):
