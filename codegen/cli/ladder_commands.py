@@ -228,9 +228,12 @@ def _change(rung: Rung, whole: bool) -> dict[str, Any]:
 
 
 def _show_changes(taken: Sequence[Rung], whole: bool, out: Console) -> None:
+    from stridewright.codegen.ladder_chart import PUBLISHED
     from stridewright.kernels.ladder import gain
 
     out.print("" if whole else "\nwhat each rung adds (--diff shows the sources' differences)", markup=False)
+    if any(gain(rung.number) is not None for rung in taken):
+        out.print(f"speeds of others: {PUBLISHED}", markup=False, style="dim")
     for rung in taken:
         added, removed = rung.changed_lines()
         better = gain(rung.number)

@@ -30,6 +30,8 @@ def test_without_a_gpu_a_rung_is_emulated_checked_and_explained() -> None:
     assert result.exit_code == 0, result.output
     assert "on the emulator: no GPU in this test" in result.output
     assert "cheap barriers             right" in result.output
+    assert "times the rung before in the public source" in result.output
+    assert "the public source (pranjalssh, " in result.output
     assert "+        if (elect_one()) mbarrier_arrive(empty + slot * 8);" in result.output
 
 
