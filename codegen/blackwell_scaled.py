@@ -79,6 +79,10 @@ class ScaledCollector(BlackwellCollector):
             raise OperandError(
                 f"{name}: must be given, or a quantised matrix as {name[-1]} (stridewright.codegen.quantise)\n{expected.draw()}"
             )
+        if isinstance(array, ScaleTensor):
+            raise OperandError(
+                f"{name}: this ScaleTensor is how factors lie, and holds none; a quantised matrix has them as .scales"
+            )
         if isinstance(array, int | float) or not hasattr(array, "shape"):
             given = f"{array!r}" if isinstance(array, int | float) else f"a {type(array).__name__}"
             raise OperandError(f"{name}: {given} is no array; alpha takes a number for all of D\n{expected.draw()}")

@@ -224,7 +224,7 @@ class ScaleTensor:
         if shape not in (self.shape, (self.bytes,)):
             hint = f"or {self.bytes} bytes"
             if shape == self.factors:
-                hint = "these are the factors as (rows, K / vector): place() lays them out"
+                hint = "these are the factors as (rows, K / vector): place() lays them out; a quantised matrix has them so as .scales"
             elif shape == self.factors[::-1]:
                 hint = "these are the factors transposed, not laid out: place(array.T) does both"
             elif sorted(shape) == sorted(self.shape):

@@ -10,6 +10,7 @@ import pytest
 
 from stridewright import Gemm
 from stridewright.codegen.bind import OperandError
+from stridewright.codegen.quantise import quantise
 
 
 def drawn(rows: int, k: int, dtype: Any = ml_dtypes.float8_e4m3fn) -> np.ndarray[Any, Any]:
@@ -68,3 +69,12 @@ def test_offsets_of_another_type_are_named(dtype: str) -> None:
 def test_types_that_no_kernel_takes_are_refused_with_the_array_they_are_of(dtype: Any, words: str) -> None:
     with pytest.raises(OperandError, match=words):
         Gemm(64, 24, 64, "e4m3", "e4m3").emulate(np.zeros((64, 64), dtype), drawn(24, 64))
+
+
+def test_how_factors_lie_is_told_from_the_factors() -> None:
+    one, other = (quantise(np.random.default_rng(i).standard_normal((64, 256)), "mxfp8") for i in range(2))
+    g = Gemm(64, 64, 256, "mxfp8", "mxfp8", "f32", "sm_100a")
+    with pytest.raises(OperandError, match=r"scale_a: this ScaleTensor .* holds none; .* as \.scales"):
+        g.emulate(one.data, other.data, scale_a=one.scale_tensor, scale_b=other.scales)
+    with pytest.raises(OperandError, match=r"place\(\) lays them out; a quantised matrix has them so as \.scales"):
+        g.emulate(one.data, other.data, scale_a=one.factors, scale_b=other.scales)
