@@ -103,7 +103,8 @@ def test_a_fused_call_is_bound_once(bound: list[Any], machine: Machine, way: str
         ("scale_a", Array(2**26, (1,), np.float32)),
         ("amax", Array(2**26, (1,), np.float32)),
     ],
-    ids=str,
+    # Not as text: that of an array has its address, and each process of the tests would name it otherwise.
+    ids=lambda value: f"{value.shape} {value.dtype}" if isinstance(value, Array) else str(value),
 )
 def test_whatever_differs_is_bound_anew(bound: list[Any], machine: Machine, name: str, other: Any, same: bool) -> None:
     made = Gemm(40, 24, 64, d="f32")
