@@ -187,13 +187,13 @@ def make_gemm(
     if options is not None and options.asks_for_more and not own:
         own["group_by"] = options.group_by  # whatever is named makes a Gemm that takes a bias and the like
     if options is not None and options.scales == "block" and dtype not in SCALED_TYPES:
-        if not {dtype, b_dtype or dtype} <= {"e4m3", "e5m2"}:
-            raise ValueError(
-                f"--scales block: scales of blocks of K go with 8-bit floats, --dtype e4m3 or e5m2, and not with {dtype}; --scales row does"
-            )
         if arch != "sm_90a":
             raise ValueError(
                 f"--scales block: float32 scales of blocks of K have no kernel for {arch}, whose tensor cores scale by themselves; --scales row, or --dtype mxfp8"
+            )
+        if not {dtype, b_dtype or dtype} <= {"e4m3", "e5m2"}:
+            raise ValueError(
+                f"--scales block: scales of blocks of K go with 8-bit floats, --dtype e4m3 or e5m2, and not with {dtype}; --scales row does"
             )
         own.setdefault("promote", BLOCK_K)  # of one block of K, this tells them from scales of rows
     if load != "bursts":
