@@ -174,7 +174,7 @@ def test_what_goes_beyond_plain_products_is_told_beside_cublaslt(results: Path) 
     assert "Of 5000 random mixtures" in text
     assert "over 300 kernels, 4999 were right" in text
     assert (
-        "2 shapes (cubes and DeepSeek-V3's): 1.100 of cuBLASLt's first choice with its fast accumulation (least 1.000)"
+        "on 2 shapes (cubes and DeepSeek-V3's): 1.100 of cuBLASLt's first choice with its fast accumulation (least 1.000)"
         in text
     )
     assert "0.900 of the best of its list (least 0.810)" in text
