@@ -3,7 +3,7 @@
     python benchmarks/sustain_hopper.py --budget 120 --json results/sustain_hopper.json --table table.json
 
 In interleaved runs all kernels share a clock; alone, one that moves fewer bytes for each multiply keeps a higher one. So
-each of a dozen tiles runs alone until power has settled, the fastest few again and longer, with those in other orders of
+each of a dozen tiles runs alone at the power limit, the fastest few again and longer, with those in other orders of
 tiles, and once more in interleaved rounds with what the package's table holds for bursts. ``--table`` gets the fastest
 alone of each shape, for ``load="sustained"``; ``--known`` takes the tiles from an earlier report instead.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from device_info import device_info
 
 from stridewright.codegen.compile_pool import CompilePool
-from stridewright.codegen.measure import measure_alone
+from stridewright.codegen.measure import measure_alone_in_turns
 from stridewright.codegen.tune_bench import GpuBench, GpuRunner
 from stridewright.codegen.tune_plan import sustained_points
 from stridewright.codegen.tuned import TableEntry, config_record, read_config, shipped_tables, write_table
@@ -66,14 +66,15 @@ def run_shape(
         if complaint:
             rows[name] = {"config": name, "wrong": complaint}
             continue
-        alone = measure_alone(runner.final_loop(), seconds=0.2, warm=0.2)
-        rows[name] = {"config": name, "parameters": config_record(config, whole=False), "first_us": alone.us}
+        rows[name] = {"config": name, "parameters": config_record(config, whole=False)}
         runners[name] = runner
+    loops = {name: runner.final_loop() for name, runner in runners.items()}
+    for name, first in measure_alone_in_turns(loops, seconds=0.3, warm=0.1).items():
+        rows[name]["first_us"] = first.us
     chosen = sorted(runners, key=lambda name: rows[name]["first_us"])[:FINALISTS]
     if entry is not None and entry.config.name in runners and entry.config.name not in chosen:
         chosen.append(entry.config.name)
-    for name in chosen:
-        alone = measure_alone(runners[name].final_loop(), seconds=0.7, warm=0.6)
+    for name, alone in measure_alone_in_turns({name: loops[name] for name in chosen}, seconds=0.8, warm=0.2).items():
         rows[name] |= {"alone_us": alone.us, "clock_mhz": alone.clock_mhz, "watts": alone.watts}
     times = bench.rounds({name: runners[name] for name in chosen}, 8)
     for name in chosen:

@@ -31,9 +31,6 @@ FINALISTS = 3
 lucky screening does not decide.
 """
 
-SUSTAINED_WARM = 0.7
-"""Seconds that a loop runs before its sustained speed is taken: power and clock have settled by then."""
-
 
 @dataclass(frozen=True)
 class Ours:
@@ -319,8 +316,7 @@ def _final(
     first = field.first if field.first in theirs else None
     alone: dict[str, Sustained] = {}
     if sustained > 0:
-        for name in _alone(field, medians):
-            alone[name] = measure.measure_alone(loops[name], sustained, SUSTAINED_WARM)
+        alone = measure.measure_alone_in_turns({name: loops[name] for name in _alone(field, medians)}, sustained)
     least = floor(device, *sizes)
     m, n, k = sizes
     entries = []

@@ -338,6 +338,45 @@ def measure_alone(
     return Sustained(statistics.fmean(times), clock, watts, elapsed, tuple(sorted(reasons)))
 
 
+def measure_alone_in_turns(
+    loops: Mapping[str, Loop],
+    seconds: float = 3.0,
+    warm: float = 0.25,
+    settle: float = 1.5,
+    turns: int = 2,
+    gpu: Gpu | None = None,
+    now: Callable[[], float] = time.perf_counter,
+) -> dict[str, Sustained]:
+    """Runs every loop alone for ``seconds`` in all, in ``turns`` parts, forwards and backwards by turns, each part after ``warm``
+    seconds that do not count. Before all, the first one runs for ``settle`` seconds.
+
+    Coming from rest a GPU runs above its limit for about a second, since the limit is kept on average, and is cooler:
+    measured one after another, the first would seem the fastest.
+    """
+    if not loops:
+        return {}
+    measure_alone(next(iter(loops.values())), 0.0, settle, gpu, now)
+    parts: dict[str, list[Sustained]] = {name: [] for name in loops}
+    for turn in range(turns):
+        for name in list(loops)[:: 1 if turn % 2 == 0 else -1]:
+            parts[name].append(measure_alone(loops[name], seconds / turns, warm, gpu, now))
+    return {name: _joined(found) for name, found in parts.items()}
+
+
+def _joined(parts: Sequence[Sustained]) -> Sustained:
+    """Several runs of one loop as one, of equal weight."""
+    clocks = [part.clock_mhz for part in parts if part.clock_mhz is not None]
+    watts = [part.watts for part in parts if part.watts is not None]
+    reasons = sorted({reason for part in parts for reason in part.held_back_by})
+    return Sustained(
+        statistics.fmean(part.us for part in parts),
+        statistics.fmean(clocks) if clocks else None,
+        statistics.fmean(watts) if watts else None,
+        sum(part.seconds for part in parts),
+        tuple(reasons),
+    )
+
+
 def _keep(values: list[float], value: float | None) -> None:
     if value is not None:
         values.append(float(value))

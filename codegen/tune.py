@@ -446,11 +446,11 @@ class _Run:
         for most, seconds in _ALONE:
             ranked = sorted(racing, key=lambda key: times.get(key, [0.0])[-1])
             racing = {key: racing[key] for key in ranked[:most]}
-            for key, runner in racing.items():
-                if times.get(key) and self.spent() >= self.budget:
-                    break
-                times.setdefault(key, []).append(self.bench.alone(runner, seconds))
-                self.report()
+            if times and self.spent() >= self.budget:
+                break
+            for key, us in self.bench.alone(racing, seconds).items():
+                times.setdefault(key, []).append(us)
+            self.report()
         if not times:
             return
         latest = {key: [values[-1]] for key, values in times.items()}

@@ -35,6 +35,8 @@ the fastest then (on an H200 a product of 4096 cubed takes 171 us after a pause 
 _BUSY_FLOPS = 3.5e14
 """Floating-point operations a second from which power is what limits."""
 _SCREENED = 2
+_WARM, _SETTLE = 0.12, 1.0
+"""Seconds that each runs alone, and the first one before all, that do not count."""
 
 
 class Runner(Protocol):
@@ -69,8 +71,8 @@ class Bench(Protocol):
         """Microseconds a product of each runner, a value for each round, in which each runs once."""
         ...
 
-    def alone(self, runner: Runner, seconds: float) -> float:
-        """Microseconds a product of one that runs without a pause for about ``seconds``, after the card has settled."""
+    def alone(self, runners: Mapping[str, Runner], seconds: float) -> dict[str, float]:
+        """Microseconds a product of each, which runs without a pause for ``seconds``, after the card has settled."""
         ...
 
     def alive(self) -> bool:
@@ -126,12 +128,15 @@ class GpuBench:
             loops[name] = runner.final_loop()
         return measure_rounds(loops, rounds, warm=1)
 
-    def alone(self, runner: Runner, seconds: float) -> float:
-        """One graph over and over; the first part, in which clock and power settle, does not count."""
-        from .measure import measure_alone
+    def alone(self, runners: Mapping[str, Runner], seconds: float) -> dict[str, float]:
+        """A graph of each over and over, by turns; what clock and power need to settle does not count."""
+        from .measure import measure_alone_in_turns
 
-        assert isinstance(runner, GpuRunner)
-        return measure_alone(runner.final_loop(), seconds=seconds, warm=min(seconds, 0.5)).us
+        loops: dict[str, Any] = {}
+        for name, runner in runners.items():
+            assert isinstance(runner, GpuRunner)
+            loops[name] = runner.final_loop()
+        return {name: found.us for name, found in measure_alone_in_turns(loops, seconds, _WARM, _SETTLE).items()}
 
     def _limited_by_power(self) -> bool:
         from .space import sizes_of

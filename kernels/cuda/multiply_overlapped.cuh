@@ -27,13 +27,13 @@ struct Blocks {
         return slot;
     }
 
-    // The multiplies of a slot have ended: it may be refilled, and its sums are added.
-    DEVICE void take(float (&sums)[STRIPS][TILE_N / 2], float (&partial)[STRIPS][TILE_N / 2], uint32 slot) {
+    // Waits for all multiplies but the `Later` last: the slot before may be refilled then, and its sums are added.
+    template <int Later> DEVICE void take(float (&sums)[STRIPS][TILE_N / 2], float (&partial)[STRIPS][TILE_N / 2], uint32 slot) {
+        const BlockFactors factors(scales, terms);
+        wgmma_wait<Later>();
         results(partial);
         ring.release(slot);
-        const BlockFactors factors(scales);
         --left;
-        if (SCALED && left > 0) scales.load(terms);
         promote(sums, partial, factors);
     }
 };
@@ -47,25 +47,19 @@ DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a
     }
     if (work.count == 0) return;
     float even[STRIPS][TILE_N / 2], odd[STRIPS][TILE_N / 2];
-    Blocks blocks{descriptor_a, descriptor_b, ring, at, finish.terms, BlockScales(finish, row, column, work.first_k() / 128), work.count};
-    if (SCALED) blocks.scales.load(finish.terms);
+    Blocks blocks{descriptor_a, descriptor_b, ring, at, finish.terms, BlockScales(finish, row, column, work), work.count};
     uint32 even_slot = blocks.start(even);
     while (blocks.left > 2) {
         const uint32 odd_slot = blocks.start(odd);
-        wgmma_wait<1>();
-        blocks.take(sums, even, even_slot);
+        blocks.take<1>(sums, even, even_slot);
         even_slot = blocks.start(even);
-        wgmma_wait<1>();
-        blocks.take(sums, odd, odd_slot);
+        blocks.take<1>(sums, odd, odd_slot);
     }
     if (blocks.left == 2) {
         const uint32 odd_slot = blocks.start(odd);
-        wgmma_wait<1>();
-        blocks.take(sums, even, even_slot);
-        wgmma_wait<0>();
-        blocks.take(sums, odd, odd_slot);
+        blocks.take<1>(sums, even, even_slot);
+        blocks.take<0>(sums, odd, odd_slot);
     } else {
-        wgmma_wait<0>();
-        blocks.take(sums, even, even_slot);
+        blocks.take<0>(sums, even, even_slot);
     }
 }

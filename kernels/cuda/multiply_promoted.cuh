@@ -10,8 +10,7 @@ constexpr bool PROMOTED = true;
 DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a, uint64 descriptor_b, Ring ring, RingPosition &at,
                           const Work &work, const Finish &finish, uint32 row, uint32 column) {
     float partial[STRIPS][TILE_N / 2];
-    BlockScales scales(finish, row, column, work.first_k() / 128);
-    if (SCALED && work.count != 0) scales.load(finish.terms);
+    BlockScales scales(finish, row, column, work);
     #pragma unroll
     for (int strip = 0; strip < STRIPS; ++strip) {
         #pragma unroll
@@ -35,8 +34,7 @@ DEVICE void multiply_tile(float (&sums)[STRIPS][TILE_N / 2], uint64 descriptor_a
             at.advance();
         }
         k_block += slots;
-        const BlockFactors factors(scales);
-        if (SCALED && k_block < work.count) scales.load(finish.terms);
+        const BlockFactors factors(scales, finish.terms);
         wgmma_wait<0>();
         results(partial);
         ring.release(previous);

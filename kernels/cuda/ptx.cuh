@@ -30,6 +30,13 @@ DEVICE uint32 warp_uniform(uint32 value) {
     return result;
 }
 
+// The value of any lane of the warp.
+DEVICE float from_lane(float value, uint32 lane) {
+    uint32 result;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(result) : "r"(__float_as_uint(value)), "r"(lane));
+    return __uint_as_float(result);
+}
+
 // ---- registers --------------------------------------------------------------------------------------------------
 
 // Leaves each thread of the warpgroup `Count` registers, and gives the others back to the CTA; claiming waits until there are so many.

@@ -16,6 +16,7 @@ from stridewright.codegen.measure import (
     check_launch,
     gemm_launches,
     measure_alone,
+    measure_alone_in_turns,
     measure_pairs,
     measure_rounds,
     median_interval,
@@ -186,6 +187,36 @@ def test_a_sustained_run_leaves_its_warm_up_out(energy: bool) -> None:
     assert found.clock_mhz == 1500
     assert found.watts == pytest.approx(600.0 if energy else 590.0)
     assert found.held_back_by == ("power cap",)
+
+
+def test_loops_alone_by_turns_do_not_gain_from_running_first() -> None:
+    """A card that is a fifth faster in its first second, and then slows down a little from second to second."""
+    clock = [0.0]
+    order: list[str] = []
+
+    class Loop:
+        def __init__(self, name: str, us: float) -> None:
+            self.name, self.us = name, us
+
+        def enqueue(self) -> Callable[[], float]:
+            def wait() -> float:
+                clock[0] += 0.01
+                if order[-1:] != [self.name]:
+                    order.append(self.name)
+                return self.us * (0.8 if clock[0] < 1.0 else 1.0 + 0.001 * clock[0])
+
+            return wait
+
+    gpu: Any = FakeNvml(lambda: clock[0], True)
+    loops = {"first": Loop("first", 10.0), "second": Loop("second", 9.9), "third": Loop("third", 10.1)}
+    found = measure_alone_in_turns(loops, seconds=1.0, gpu=gpu, now=lambda: clock[0])
+    assert order == ["first", "second", "third", "second", "first"]
+    assert sorted(found, key=lambda name: found[name].us) == ["second", "first", "third"]
+    # Each ran as much before the middle of the time as after it, so that the slowing falls out.
+    assert found["first"].us / found["third"].us == pytest.approx(10.0 / 10.1, rel=1e-3)
+    assert found["third"].seconds == pytest.approx(1.0, abs=0.05)
+    assert found["first"].held_back_by == ("power cap",)
+    assert measure_alone_in_turns({}, gpu=gpu) == {}
 
 
 def test_launches_keep_what_their_bound_gemm_owns(fake_gpu: Any) -> None:

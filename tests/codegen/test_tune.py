@@ -401,11 +401,13 @@ def test_for_sustained_load_the_fastest_alone_wins_though_it_loses_in_rounds(tmp
         def us(self, candidate: Candidate) -> float:
             return super().us(candidate) * (1.05 if candidate.config.schedule.kind == "cooperative" else 1.0)
 
-        def alone(self, runner: FakeRunner, seconds: float) -> float:
-            self.clock.now += seconds
-            return true_us(runner.candidate.config, True) * (
-                0.8 if runner.candidate.config.schedule.kind == "cooperative" else 1.0
-            )
+        def alone(self, runners: Mapping[str, FakeRunner], seconds: float) -> dict[str, float]:
+            self.clock.now += seconds * len(runners)
+            kinds = {name: runner.candidate.config.schedule.kind for name, runner in runners.items()}
+            return {
+                name: true_us(runner.candidate.config, True) * (0.8 if kinds[name] == "cooperative" else 1.0)
+                for name, runner in runners.items()
+            }
 
     store = Store(tmp_path)
     kinds = {}
