@@ -63,7 +63,7 @@ def generate(config: GemmConfig, rung: Rung | None = None) -> str:
             blocks.append(f'#define A_TYPE "{config.problem.a}x2"')
     if uses_terms(config):
         # What is applied is called by what finishes a sum, and needs nothing but the instructions.
-        blocks += _blocks(_activated(config.fusion, {"ptx.cuh", "types.cuh"}))
+        blocks += _blocks(_activated(config, {"ptx.cuh", "types.cuh"}))
         taken |= {"activations.cuh"}
     blocks += _assemble([_FOLDER + name for name in _parts(config, rung)], taken)
     return "\n\n".join([_header(derivation, rung).strip(), *used(blocks)]) + "\n"

@@ -31,6 +31,8 @@ LARGEST = {"e4m3": 448.0, "e5m2": 57344.0, "s8": 127.0, "s32": 2.0**31 - 1}
 _FLOAT = 2.0**-23
 _FUNCTION_ERROR = 4e-6
 """Of the activations beside float32's own roundings: the hardware's exponential and reciprocal."""
+_COARSE_GELU = 2.0**-11
+"""Relative, of gelu where D keeps 8 bits or fewer (kernels/cuda/activations.cuh)."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def expected(
             x = x + factor * added.astype(xp.float64)
             x_allowed = x_allowed + 4 * _FLOAT * (xp.abs(factor * added) + xp.abs(x))
     if gated:
-        value, allowed = _gated(x, x_allowed, act, xp)
+        value, allowed = _gated(x, x_allowed, act, d_format, xp)
     elif expression:
         from .expression_bound import bounded
 
@@ -148,18 +150,24 @@ def expected(
         value, allowed = x, x_allowed
     else:
         value = activation(act, xp)(x)
-        allowed = 1.2 * x_allowed + (_FUNCTION_ERROR * (1.0 + xp.abs(x)) if act != "relu" else 0.0)
+        allowed = 1.2 * x_allowed + _function_error(act, d_format, x, value, xp)
     amax = float(xp.max(xp.abs(value))) if value.size else 0.0
     value, allowed = value * scale_d, allowed * abs(scale_d) * (1 + 4 * _FLOAT)
     return Expected(*_rounded(value, allowed, d_format, xp), *_rounded(x, x_allowed, d_format, xp), amax)
 
 
-def _gated(x: Any, x_allowed: Any, act: str, xp: Any) -> tuple[Any, Any]:
+def _function_error(act: str, d_format: str, x: Any, value: Any, xp: Any) -> Any:
+    """Of an activation at x, beside float32's own roundings."""
+    if act in ("none", "relu"):
+        return 0.0 * x
+    error = _FUNCTION_ERROR * (1.0 + xp.abs(x))
+    return error + _COARSE_GELU * xp.abs(value) if act == "gelu" and d_format not in ("f16", "f32") else error
+
+
+def _gated(x: Any, x_allowed: Any, act: str, d_format: str, xp: Any) -> tuple[Any, Any]:
     gate, other = x[..., ::2], x[..., 1::2]
-    gate_error = 1.2 * x_allowed[..., ::2] + (
-        _FUNCTION_ERROR * (1.0 + xp.abs(gate)) if act not in ("none", "relu") else 0.0
-    )
     value = activation(act, xp)(gate)
+    gate_error = 1.2 * x_allowed[..., ::2] + _function_error(act, d_format, gate, value, xp)
     other_error = x_allowed[..., 1::2]
     product = value * other
     allowed = (

@@ -15,7 +15,6 @@ from importlib import resources
 
 from stridewright.kernels.config import GemmConfig
 from stridewright.kernels.expression import in_float32
-from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper import AddressFunction, Constant, Step, derive
 from stridewright.kernels.hopper_rules import kernel_operands, uses_terms
 from stridewright.layout.expression import cpp_expression
@@ -68,7 +67,7 @@ def _parts(config: GemmConfig) -> tuple[str, str]:
     before = [text for _, text in instructions]
     before += [_step_source(step) for step in derivation.steps]
     before += [wgmma_wrapper(config.tile.n, *kernel_operands(config))]
-    body = [_activated(config.fusion, taken)] if uses_terms(config) else []
+    body = [_activated(config, taken)] if uses_terms(config) else []
     body += [
         text.replace("CLUSTER_ATTRIBUTE ", _cluster_attribute(config))
         for _, text in _assemble(_variants(config), taken)
@@ -130,10 +129,11 @@ def _variants(config: GemmConfig) -> list[str]:
     ]
 
 
-def _activated(fusion: Fusion, taken: set[str]) -> str:
+def _activated(config: GemmConfig, taken: set[str]) -> str:
     """The function that finishes a sum: an activation, or the user's expression, whose words were checked."""
+    fusion = config.fusion
     own = fusion.expression and in_float32(fusion.expression)
-    expression = own or ("x" if fusion.activation == "none" else f"{fusion.activation}(x)")
+    expression = own or ("x" if fusion.activation == "none" else f"{_activation(config)}(x)")
     activations = _assemble(["activations.cuh"], taken)[-1][1]
     return (
         activations
@@ -145,6 +145,12 @@ DEVICE float activated(float acc, float c, float bias, float alpha, float beta, 
 }}
 """
     )
+
+
+def _activation(config: GemmConfig) -> str:
+    """The activation by its name in activations.cuh: for D of 8 bits of precision or fewer one that is as accurate as that."""
+    coarse = config.problem.d not in ("f16", "f32") and not config.fusion.amax
+    return "gelu_coarse" if coarse and config.fusion.activation == "gelu" else config.fusion.activation
 
 
 def _assemble(names: list[str], taken: set[str]) -> list[tuple[str, str]]:

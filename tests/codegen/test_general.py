@@ -46,17 +46,37 @@ def test_every_activation_is_its_definition(name: str, swap: bool) -> None:
     assert run.races == ()
 
 
+@pytest.mark.parametrize("d", ["f32", "bf16"])
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "sigmoid", "relu"])
-def test_activations_of_extreme_sums_are_their_limits(name: str) -> None:
+def test_activations_of_extreme_sums_are_their_limits(name: str, d: str) -> None:
     values = np.array([-1e30, -200.0, -90.0, -20.0, 20.0, 90.0, 200.0, 1e30], np.float32)
     a, b = np.zeros((8, 16), np.float32), np.zeros((8, 16), np.float32)
     a[:, 0], b[:, 0] = values, 1.0
-    run = Gemm(8, 8, 16, "tf32", "tf32", "f32", activation=name).emulate(a, b)
+    run = Gemm(8, 8, 16, "tf32", "tf32", d, activation=name).emulate(a, b)
     sums = widened(a[:, :1], "tf32")
     with np.errstate(over="ignore", invalid="ignore"):
         should = activation(name)(sums)
     should = np.where(np.isfinite(should), should, np.maximum(sums, 0.0))
-    np.testing.assert_allclose(run.d, np.broadcast_to(should, (8, 8)), rtol=1e-5, atol=2e-6)
+    error = 1e-5 if d == "f32" else 2.0**-8
+    np.testing.assert_allclose(run.d.astype(np.float64), np.broadcast_to(should, (8, 8)), rtol=error, atol=2e-6)
+
+
+def test_gelu_into_bf16_is_as_exact_as_bf16_is() -> None:
+    """Every bf16 between -12 and 12: half a step of rounding, and what the coarse polynomial may be off."""
+    every = (np.arange(0x10000, dtype=np.uint32) << 16).view(np.float32)
+    values = every[np.isfinite(every) & (np.abs(every) <= 12) & (np.abs(every) >= 2.0**-20)]
+    values = np.concatenate([values, np.zeros(-values.size % 64, np.float32)]).reshape(64, -1)
+    columns = values.shape[1] // 8 * 8
+    a, b = np.zeros((64, 64), numpy_type("bf16")), np.zeros((columns, 64), numpy_type("bf16"))
+    np.fill_diagonal(a, 1)
+    b[:, :] = values[:, :columns].T
+    run = Gemm(64, columns, 64, activation="gelu").emulate(a, b)
+    x = values[:, :columns].astype(np.float64)
+    exact = activation("gelu")(x)
+    step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(exact), 2.0**-126))) - 7)
+    error = np.abs(run.d.astype(np.float64) - exact)
+    assert (error <= 0.5 * step + np.where(np.abs(x) <= 3.5, 2.0**-11 * np.abs(exact), 2e-6)).all()
+    assert (error > 0).any()
 
 
 @pytest.mark.parametrize("a", ["bf16", "f16", "tf32", "e4m3", "e5m2", "s8"])
