@@ -82,11 +82,14 @@ def candidates(
             split=plain.split,
         )
     if promote:
-        # Two sets of sums: a half of the registers each.
+        # Float32 sums beside the tensor core's: each has a part of the registers.
         slot = min(128 // element, promote)
         width = min(128, max(-(-n // 16) * 16, 16))
         for tile_n in (128,) if fusion.scale_a == "block" or n > 64 else (width, 64, 32):
             if m > 64:
+                # While one set is added to the float32 sums the tensor core fills the other.
+                if slot == promote:
+                    yield base.replace(tile_m=128, tile_n=tile_n, tile_k=slot, accumulators=2)
                 yield base.replace(tile_m=128, tile_n=tile_n, tile_k=slot)
             yield base.replace(tile_m=64, tile_n=tile_n, tile_k=slot, consumers=1)
         yield base.replace(tile_m=64, tile_n=64, tile_k=slot, consumers=1)
