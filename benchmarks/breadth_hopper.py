@@ -228,6 +228,10 @@ def configurations(problem: Any, fusion: Any, promote: int = 0) -> list[Any]:
             for n in (128, 176)
             for c in (1, 2)
         ]
+    if problem.n > 2 * problem.m:
+        # All rows of a column of tiles one after the other: A stays in L2 while B is read once.
+        whole = {"group_m": -(-problem.m // 128)}
+        shapes = [shape | order for order in ({}, whole) for shape in shapes]
     for shape in shapes:
         config = with_most_stages(first.replace(swap=False, split_kind="none", parts=1, reduce="ordered", **shape))
         if config is not None and config not in found:
@@ -387,31 +391,38 @@ def promotion_lines(args: argparse.Namespace) -> dict[str, Any]:
         found[name] = line
         print(name, json.dumps(line), flush=True)
     found["promotion costs"] = ratio(loops["promote 0"], loops["promote 128"], args.rounds)
-    found["block scales, m-major"] = block_lines(args, (m, n, k), data, scale_a, scale_b, loops["block scales"])
     found["block scales over promotion"] = ratio(loops["promote 128"], loops["block scales"], args.rounds)
+    del data, loops
+    found["block scales beside cuBLASLt"] = {name: block_lines(args, name) for name in args.shapes.split(",")}
     return found
 
 
-def block_lines(
-    args: argparse.Namespace, sizes: tuple[int, int, int], data: list[Any], scale_a: Any, scale_b: Any, by_rows: Any
-) -> dict[str, Any]:
+def block_lines(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """Scales of blocks (1 x 128 of A, 128 x 128 of B) beside cuBLASLt's, which PyTorch calls; it wants A's along M."""
     import cupy
+    import numpy as np
 
     from stridewright.codegen.measure import GraphLoop
     from stridewright.kernels.config import Problem
     from stridewright.kernels.fusion import Fusion
 
-    m, n, k = sizes
-    down = cupy.ascontiguousarray(scale_a.T).T
+    m, n, k = SHAPES[name]
+    data = buffers(m, n, k, "e4m3", sets_of(m, n, k, 1))
+    random = np.random.default_rng(3)
+    by_rows = cupy.asarray(random.uniform(0.5, 2.0, (m, -(-k // 128))).astype(np.float32))
+    scale_b = cupy.asarray(random.uniform(0.5, 2.0, (-(-n // 128), -(-k // 128))).astype(np.float32))
+    down = cupy.ascontiguousarray(by_rows.T).T
     fusion = Fusion(scale_a="block", scale_b="block")
     configs = configurations(Problem(m=m, n=n, k=k, a="e4m3", b="e4m3", d="bf16"), fusion, 128)
     compile_all(configs, args.workers)
     gemms = [gemm_with(m, n, k, one) for one in configs]
     ours, loop = best_of(gemms, data, scale_a=down, scale_b=scale_b)
+    rows_loop = GraphLoop([kept(ours.bind(a, b, d, scale_a=by_rows, scale_b=scale_b)) for a, b, d in data])
     line: dict[str, Any] = {
+        "sizes": [m, n, k],
         "config": ours.config.name,
-        "scales of A by rows, over along M": ratio(loop, by_rows, args.rounds),
+        "tflops": 2 * m * n * k / min(loop.replay_us() for _ in range(3)) / 1e6,
+        "scales of A by rows, over along M": ratio(loop, rows_loop, args.rounds),
     }
     try:
         import torch
@@ -441,7 +452,7 @@ def block_lines(
         line["cuBLASLt through PyTorch"] = ratio(loop, peer, args.rounds)
     except Exception as error:
         line["cuBLASLt through PyTorch"] = f"{type(error).__name__}: {str(error)[:300]}"
-    print("block scales", json.dumps(line), flush=True)
+    print("block scales", name, json.dumps(line), flush=True)
     return line
 
 

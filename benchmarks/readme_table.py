@@ -267,12 +267,14 @@ def _breadth(results: Path) -> str:
             for name, line in speed["fused"].items()
             if "fused_over_plain" in line
         }
-        blocks = speed["promotion"]["block scales, m-major"]["cuBLASLt through PyTorch"]["ratio"]
+        beside = speed["promotion"]["block scales beside cuBLASLt"].values()
+        ratios = [line["cuBLASLt through PyTorch"] for line in beside]
+        blocks = [one["ratio"] for one in ratios if isinstance(one, dict)]
         groups = [line["ratio"] for line in speed["grouped"].values() if "ratio" in line]
         found.append(
             f"8-bit floats with one scale a tensor, the fastest of some twenty configurations, which the table holds, on {len(lines)} shapes (cubes and DeepSeek-V3's): {mean(first):.3f} of cuBLASLt's "
             f"first choice with its fast accumulation (least {min(first):.3f}), {mean(best):.3f} of the best of its list (least "
-            f"{min(best):.3f}). Scales of blocks (1 x 128, 128 x 128) at 4096 x 4096 x 7168: {blocks:.3f} of cuBLASLt's. Groups of rows "
+            f"{min(best):.3f}). Scales of blocks (1 x 128, 128 x 128) on {len(blocks)} of them: {mean(blocks):.3f} of cuBLASLt's (least {min(blocks):.3f}). Groups of rows "
             f"beside a loop of cuBLASLt's: {', '.join(f'{ratio:.2f}' for ratio in groups)}. Bias and gelu cost "
             f"{', '.join(f'{100 * (ratio - 1):.1f} % at {name} cubed' for name, ratio in fused.items())} over plain."
         )

@@ -34,7 +34,11 @@ ORDERS: tuple[dict[str, Any], ...] = (
     {"order": "hilbert"},
     {"order": "grouped", "group_m": 4},
     {"order": "grouped", "group_m": 16},
+    {"order": "grouped", "group_m": 32},
+    {"order": "serpentine", "group_m": 8},
+    {"hint_a": "last", "hint_b": "first"},
 )
+"""What decides how often operands come from memory, and how long they stay in L2."""
 
 
 def candidates(problem: Problem, known: list[GemmConfig], wide: bool = False) -> list[GemmConfig]:
@@ -114,7 +118,7 @@ def main() -> None:
         entry = table.entries.get(problem)
         flops = 0.0 if entry is None or not entry.us else 2e-6 * shape["m"] * shape["n"] * shape["k"] / entry.us
         wanted = shape["name"] in arguments.only.split(",") if arguments.only else flops > COMPUTE_BOUND
-        if wanted and shape["m"] >= 512:
+        if wanted and shape["m"] >= 256:
             shapes.append(
                 (shape["name"], problem, entry, candidates(problem, known.get(shape["name"], []), arguments.wide))
             )
