@@ -34,7 +34,10 @@ ALWAYS = {
     "l2_to_sm_bytes": "lts__t_bytes_srcunit_tex.sum",
     "nanoseconds": "gpu__time_duration.sum",
     "sm_cycles": "sm__cycles_elapsed.max",
+    "instructions_of_a_scheduler": "smsp__inst_executed.avg",
+    "warps_in_dispatch_stall": "smsp__average_warps_issue_stalled_dispatch_stall_per_issue_active.ratio",
 }
+_FUSED = ("bias", "activation")
 FILLING = ("fill_random",)
 """Kernels that only draw the operands."""
 
@@ -115,16 +118,23 @@ def parse_settings(text: str) -> dict[str, Any]:
 
 
 def configuration(problem: Problem, settings: str) -> GemmConfig:
-    """What the model chooses, with those parameters changed; or the configuration of a JSON record."""
+    """What the model chooses, with those parameters changed (``bias=n,activation=gelu`` are fused); or the configuration of a
+    JSON record.
+    """
     if settings.startswith("{"):
         return read_config(json.loads(settings), problem).require_valid()
     from stridewright.codegen.select import select
+    from stridewright.kernels.fusion import Fusion
 
-    return select(problem).replace(**parse_settings(settings)).require_valid()
+    changes = parse_settings(settings)
+    fused = {name: changes.pop(name) for name in _FUSED if name in changes}
+    return select(problem).replace(**changes, **({"fusion": Fusion(**fused)} if fused else {})).require_valid()
 
 
 def launch_once(arguments: Namespace) -> int:
     """What Nsight Compute looks at: the configurations, and cuBLASLt's first choice, each launched ``--launches`` times."""
+    import cupy
+
     from stridewright import Gemm
     from stridewright.codegen import cublaslt, measure
     from stridewright.codegen.gpu_values import random_buffers
@@ -138,8 +148,13 @@ def launch_once(arguments: Namespace) -> int:
             algorithm = cublaslt.heuristics(m, n, k)[place]
             launches = cublaslt.CublasLtGemm(m, n, k, algorithm).launches(buffers)
         else:
-            config = configuration(Problem(m=m, n=n, k=k), settings)
-            launches = measure.gemm_launches(Gemm(m, n, k, config=config), buffers)
+            made = Gemm(m, n, k, config=configuration(Problem(m=m, n=n, k=k), settings))
+            if made.config.fusion.bias:
+                bias = cupy.linspace(-1.0, 1.0, n, dtype=cupy.float32)
+                bound = [made.bind(one.a, one.b, one.d, bias=bias) for one in buffers]
+                launches = [one.launch for one in bound]
+            else:
+                launches = measure.gemm_launches(made, buffers)
         for launch in launches:
             launch(stream)
         stream.synchronize()

@@ -16,6 +16,7 @@ from hopper_bench.host import host_times
 
 from stridewright.codegen.tuned import config_record
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem
+from stridewright.kernels.fusion import Fusion
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -81,6 +82,9 @@ def test_settings_change_the_chosen_configuration() -> None:
     config = configuration(problem, "schedule_kind=pingpong,tile_m=128,tile_n=192,stages=4,order=hilbert")
     assert (config.tile.n, config.schedule.order) == (192, "hilbert")
     assert not configuration(problem, "").violations()
+    fused = configuration(problem, "bias=n,activation=gelu")
+    assert (fused.fusion.bias, fused.fusion.activation) == ("n", "gelu")
+    assert fused.replace(fusion=Fusion()) == configuration(problem, "")
     with pytest.raises(ConfigError, match="tile_n=7"):
         configuration(problem, "tile_n=7")
     with pytest.raises(ValueError, match="NAME=VALUE"):
