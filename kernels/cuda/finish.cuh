@@ -11,14 +11,61 @@ DEVICE const int32 *offsets(const Terms &terms) { return terms.offsets; }
 // Along which dimension of the kernel's own problem the bias runs.
 constexpr bool BIAS_ALONG_COLUMNS = BIAS == (SWAPPED ? BIAS_M : BIAS_N);
 
+// The value itself, but the compiler does not know that: what it computes from this it neither shares among strips and tiles nor keeps in
+// registers until it comes to them. There are too few for the addresses of all columns.
+DEVICE uint32 afresh(uint32 value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+DEVICE uint64 afresh(uint64 value) {
+    asm volatile("" : "+l"(value));
+    return value;
+}
+
+// Where what belongs to one sum lies, and how far from there (`pitch`) that of the next row of C or aux lies, or the next row's scale.
+struct Beside {
+    const Stored<C_FORMAT>::type *added;
+    uint64 added_pitch;
+    const Stored<BIAS_FORMAT>::type *biased;
+    Out *stored;
+    uint64 stored_pitch;
+    const float *factor_a;
+    uint64 pitch_a;
+    const float *factor_b;
+    uint64 pitch_b;
+
+    // Of the sum at (0, 0).
+    DEVICE Beside(const Terms &terms, uint32 batch)
+        : added(terms.c + (SEVERAL_D ? batch * terms.c_batch_stride : 0)),
+          added_pitch(HAS_C ? afresh(terms.c_row_stride) : 0),
+          biased(terms.bias + (FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride)),
+          stored(terms.aux + (SEVERAL_D ? batch * terms.aux_batch_stride : 0)),
+          stored_pitch(AUX ? afresh(terms.aux_row_stride) : 0),
+          factor_a(terms.scale_a + batch * terms.scale_a_batch_stride),
+          pitch_a(SCALES_A == SCALES_ROW ? afresh(terms.scale_a_stride) : 0),
+          factor_b(terms.scale_b + batch * terms.scale_b_batch_stride),
+          pitch_b(SCALES_B == SCALES_ROW ? afresh(terms.scale_b_stride) : 0) {}
+
+    // Of the sum so many rows and columns on, of the kernel's own problem, in which operands may have changed places.
+    DEVICE void move(uint32 down, uint32 right) {
+        if (HAS_C) added += (SWAPPED ? right : down) * added_pitch + (SWAPPED ? down : right);
+        if (BIAS != BIAS_NONE) biased += BIAS_ALONG_COLUMNS ? right : down;
+        if (AUX) stored += (SWAPPED ? right : down) * stored_pitch + (SWAPPED ? down : right);
+        if (SCALES_A == SCALES_ROW) factor_a += (SWAPPED ? right : down) * pitch_a;
+        if (SCALES_B == SCALES_ROW) factor_b += (SWAPPED ? down : right) * pitch_b;
+    }
+};
+
 struct Finish {
     const Terms &terms;
     uint32 m, n;
     uint32 batch;
     float alpha;
+    float scale_d;
     float most;
 
-    DEVICE Finish(const Terms &terms, uint32 m, uint32 n) : terms(terms), m(m), n(n), batch(0), alpha(terms.alpha), most(0.0f) {
+    DEVICE Finish(const Terms &terms, uint32 m, uint32 n)
+        : terms(terms), m(m), n(n), batch(0), alpha(terms.alpha), scale_d(1.0f), most(0.0f) {
         dependency_wait();    // factors are read before anything was loaded by the producer
     }
 
@@ -33,6 +80,7 @@ struct Finish {
                 if (terms.factors[factor] != nullptr) alpha *= *terms.factors[factor];
             }
         }
+        if (SCALE_D) scale_d = *terms.scale_d;
     }
 
     // Brings the bias of a tile's columns near while the tile is multiplied: after its last multiply nothing would hide the way to L2.
@@ -43,41 +91,34 @@ struct Finish {
         if (threadIdx.x % 128 <= TILE_N / STEP) prefetch_line(terms.bias + (FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + min(at, n - 1));
     }
 
-    // The biases of the kernel's own problem, in which operands may have changed places, from (row, column) on.
-    DEVICE const Stored<BIAS_FORMAT>::type *bias_at(uint32 row, uint32 column) const {
-        return terms.bias + (FORM == FORM_ONE ? 0 : batch * terms.bias_batch_stride) + (BIAS_ALONG_COLUMNS ? column : row);
-    }
-
-    // The sum at (row, column) of the kernel's own problem. Unless it is known to be `Inside`, what lies outside is computed from the
-    // nearest row and column inside, so that loads need no branches, and is not stored.
-    template <bool Inside> DEVICE float finished(Accumulator sum, uint32 row, uint32 column, const Stored<BIAS_FORMAT>::type *bias_of_it) {
-        const bool inside = Inside || (row < m && column < n);
-        const uint32 near_row = Inside ? row : min(row, m - 1);
-        const uint32 near_column = Inside ? column : min(column, n - 1);
-        const uint32 d_row = SWAPPED ? near_column : near_row;
-        const uint32 d_column = SWAPPED ? near_row : near_column;
+    // The sum at (row, column) of the kernel's own problem. What is not `inside` is not counted, and not stored beside D either.
+    DEVICE float finished(Accumulator sum, uint32 row, uint32 column, const Beside &its, bool inside) {
         float acc = static_cast<float>(sum);
-        if (SCALES_A == SCALES_ROW) acc *= terms.scale_a[batch * terms.scale_a_batch_stride + d_row * terms.scale_a_stride];
-        if (SCALES_B == SCALES_ROW) acc *= terms.scale_b[batch * terms.scale_b_batch_stride + d_column * terms.scale_b_stride];
-        const float c = HAS_C ? widened<C_FORMAT>(terms.c[(SEVERAL_D ? batch * terms.c_batch_stride : 0) + d_row * terms.c_row_stride + d_column]) : 0.0f;
-        const float bias = BIAS != BIAS_NONE ? widened<BIAS_FORMAT>(Inside ? *bias_of_it : *bias_at(near_row, near_column)) : 0.0f;
+        if (SCALES_A == SCALES_ROW) acc *= *its.factor_a;
+        if (SCALES_B == SCALES_ROW) acc *= *its.factor_b;
+        const float c = HAS_C ? widened<C_FORMAT>(*its.added) : 0.0f;
+        const float bias = BIAS != BIAS_NONE ? widened<BIAS_FORMAT>(*its.biased) : 0.0f;
         float x = ALPHA ? alpha * acc : acc;
         if (HAS_C) x += terms.beta * c;
         if (BIAS != BIAS_NONE) x += bias;
-        if (AUX && inside) terms.aux[(SEVERAL_D ? batch * terms.aux_batch_stride : 0) + d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(x);
+        if (AUX && inside) *its.stored = converted<D_FORMAT>(x);
         if (GATED) {
             return x;
         } else {
-            return counted(activated(acc, c, bias, alpha, terms.beta, x, d_row, d_column), inside);
+            return counted(activated(acc, c, bias, alpha, terms.beta, x, SWAPPED ? column : row, SWAPPED ? row : column), inside);
         }
     }
 
     // The same of one that is inside.
-    DEVICE float finished(Accumulator sum, uint32 row, uint32 column) { return finished<true>(sum, row, column, bias_at(row, column)); }
+    DEVICE float finished(Accumulator sum, uint32 row, uint32 column) {
+        Beside its(terms, batch);
+        its.move(row, column);
+        return finished(sum, row, column, its, true);
+    }
 
     DEVICE float counted(float value, bool inside) {
         if (AMAX && inside) most = max(most, fabsf(value));
-        return SCALE_D ? value * *terms.scale_d : value;
+        return SCALE_D ? value * scale_d : value;
     }
 
     // Stores this thread's part of a strip of 64 x TILE_N sums whose first is at (row, column), each finished when the epilogue takes it.
@@ -92,17 +133,25 @@ struct Finish {
     }
 };
 
-// This thread's part of a strip, finished one by one as it is read. `Inside`: all of the strip lies inside.
+// This thread's part of a strip, finished one by one as it is read. `Inside`: all of the strip lies inside, and addresses are constants
+// apart. Otherwise what lies outside is computed from the nearest row and column inside, so that loads need no branches.
 template <bool Inside> struct Finished {
     Finish &finish;
     const Accumulator (&sums)[TILE_N / 2];
     uint32 row;
     uint32 column;
-    const Stored<BIAS_FORMAT>::type *bias;    // of the first one
+    const Beside &from;    // of the first one if they are inside, else of the sum at (0, 0)
 
     DEVICE float one(int value) const {
         const uint32 down = accumulator_row(0, value), right = accumulator_column(0, value);
-        return finish.finished<Inside>(sums[value], row + down, column + right, bias + (BIAS_ALONG_COLUMNS ? right : down));
+        const uint32 near_row = Inside ? row + down : min(row + down, finish.m - 1);
+        const uint32 near_column = Inside ? column + right : min(column + right, finish.n - 1);
+        const bool inside = Inside || (row + down < finish.m && column + right < finish.n);
+        // A branch: otherwise the compiler computes the addresses of all stores beside D before the first, and has too few registers.
+        if (AUX && !inside) return 0.0f;
+        Beside its = from;
+        its.move(Inside ? down : near_row, Inside ? right : near_column);
+        return finish.finished(sums[value], near_row, near_column, its, inside);
     }
 
     DEVICE float operator[](int value) const {
@@ -121,12 +170,13 @@ template <bool Inside> struct Finished {
 template <typename Store> DEVICE void Finish::store(Store &epilogue, const Accumulator (&sums)[TILE_N / 2], uint32 row, uint32 column) {
     if (row >= m || column >= n) return;
     const uint32 thread = threadIdx.x % 128;
-    const uint32 first_row = row + accumulator_row(thread, 0), first_column = column + accumulator_column(thread, 0);
-    const Stored<BIAS_FORMAT>::type *const bias = bias_at(first_row, first_column);
-    // Most are, and then addresses are constants apart.
+    const uint32 first_row = row + accumulator_row(thread, 0), first_column = afresh(column) + accumulator_column(thread, 0);
+    Beside from(terms, batch);
+    // Most are.
     if (row + 64 <= m && column + TILE_N <= n) {
-        epilogue.store(Finished<true>{*this, sums, first_row, first_column, bias}, row, column);
+        from.move(first_row, first_column);
+        epilogue.store(Finished<true>{*this, sums, first_row, first_column, from}, row, column);
     } else {
-        epilogue.store(Finished<false>{*this, sums, first_row, first_column, bias}, row, column);
+        epilogue.store(Finished<false>{*this, sums, first_row, first_column, from}, row, column);
     }
 }
