@@ -75,27 +75,30 @@ def candidates(
         same = Problem(m=rows, n=max(n // 8 * 8, 8), k=max(k * element // 2 // 8 * 8, 8))
         known = tuned.lookup(same, sms=sms, load=load)
         plain = select(same, sms=sms) if known is None else known.config
-        yield base.replace(
-            tile=dataclasses.replace(plain.tile, k=plain.tile.k * 2 // element),
-            schedule=plain.schedule,
-            cluster=plain.cluster,
-            split=plain.split,
-        )
+        # With operands swapped, plain stores go down D's columns; for a few rows of A it is worth it all the same.
+        if staged or m <= 64 or not plain.schedule.swap:
+            yield base.replace(
+                tile=dataclasses.replace(plain.tile, k=plain.tile.k * 2 // element),
+                schedule=plain.schedule,
+                cluster=plain.cluster,
+                split=plain.split,
+            )
     if promote:
         # Float32 sums beside the tensor core's: each has a part of the registers.
         slot = min(128 // element, promote)
         width = min(128, max(-(-n // 16) * 16, 16))
-        for tile_n in (128,) if fusion.scale_a == "block" or n > 64 else (width, 64, 32):
-            if m > 64:
+        widths = (128, 64) if fusion.scale_a == "block" or n > 64 else (width, 64, 32)
+        if m > 64:
+            for tile_n in widths:
                 # While one set is added to the float32 sums the tensor core fills the other.
                 if slot == promote:
                     yield base.replace(tile_m=128, tile_n=tile_n, tile_k=slot, accumulators=2)
                 yield base.replace(tile_m=128, tile_n=tile_n, tile_k=slot)
+        for tile_n in widths:
             yield base.replace(tile_m=64, tile_n=tile_n, tile_k=slot, consumers=1)
-        yield base.replace(tile_m=64, tile_n=64, tile_k=slot, consumers=1)
     tiles = batches * -(-m // 128) * -(-n // 128)
     if tiles >= sms and problem.form != "groups_k":
-        for tile_n in (192, 176, 128):
+        for tile_n in (192, 176, 160, 128):
             if n >= tile_n:
                 yield base.replace(schedule_kind="pingpong", tile_m=128, tile_n=tile_n)
     if m > 64 and n > 64:

@@ -56,14 +56,25 @@ MAXIMUM_ACCUMULATORS_OF_THREE = 96
 MAXIMUM_ACCUMULATORS_SPLIT = 128
 """The same where tiles are shared among CTAs: NVRTC 13.0 spills at 200 with one consumer."""
 
-MAXIMUM_ACCUMULATORS_TERMS = (200, 128, 96, 64, 32)
-"""Accumulators beside what finishing a sum needs, by how many more addresses that is (C, aux, amax, scales); the figures
-of this family were found by compiling random mixtures with NVRTC 13.0 (benchmarks/breadth_hopper.py --compile)."""
-MAXIMUM_ACCUMULATORS_TERMS_DIRECT = 96
-MAXIMUM_ACCUMULATORS_TERMS_SPLIT = 64
-MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 32
+MAXIMUM_ACCUMULATORS_BIASED = 200
+"""Beside terms of which at most a bias lies in memory: alpha, an activation. This and the next were found by compiling kernels
+drawn at these limits with NVRTC 12.9, 13.0 and 13.5; the tests of tests/codegen/test_general_limits.py draw others."""
+
+MAXIMUM_ACCUMULATORS_TERMS = 160
+"""Beside what is read or written for each sum or each row (C, aux, amax, scales), with a batch or groups, by plain stores:
+some spill at 176."""
+
+MAXIMUM_ACCUMULATORS_TERMS_AND_STATE = (128, 96, 64)
+"""The same beside the state of a cluster, of policies of L2, of shares of K or of a table of tiles, or the addresses of swapped
+operands: where one of those terms is there, where more are, and where more are and operands are swapped too."""
+
+MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 64
+
 MAXIMUM_ACCUMULATORS_PROMOTED = 64
-"""Of each of the two sets of sums that a promoted tile has."""
+"""Of the float32 sums of a promoted tile, beside as many partial ones, or twice as many: NVRTC 13.0 spills at 80 in two sets."""
+
+MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE = 48
+"""The same in two sets or in a cluster, beside more terms and that state."""
 
 _REGISTER_POOL = {1: 336, 2: 504, 3: 512}
 """By consumer warpgroups: registers that one thread of each warpgroup has together when the CTA starts."""
@@ -108,12 +119,9 @@ def most_accumulators(config: GemmConfig) -> int:
     (208, 200)
     """
     if config.pipeline.promote:
-        most = _most_beside_terms(config)
-        two_sets = config.pipeline.accumulators > 1 or config.cluster != Cluster()
-        enough = MAXIMUM_ACCUMULATORS_TERMS[1 if two_sets else 2]
-        # What plain stores need is needed when the second set is gone; but with a batch or groups both spill.
-        beside = _most_beside_terms(config.replace(store="tma")) if config.problem.form == "one" else most
-        return min(MAXIMUM_ACCUMULATORS_PROMOTED, most if beside >= enough else most // 2)
+        crowded = config.pipeline.accumulators > 1 or config.cluster != Cluster()
+        crowded = crowded and _terms_in_memory(config) > 1 and _holds_state(config)
+        return MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE if crowded else MAXIMUM_ACCUMULATORS_PROMOTED
     if uses_terms(config):
         return _most_beside_terms(config)
     if config.schedule.consumers == 3:
@@ -129,19 +137,34 @@ def most_accumulators(config: GemmConfig) -> int:
 
 def _most_beside_terms(config: GemmConfig) -> int:
     """The same beside what finishing a sum needs: addresses of C, of scales, of what is written beside D."""
+    schedule = config.schedule
+    if schedule.consumers == 3:
+        return MAXIMUM_ACCUMULATORS_TERMS_OF_THREE
+    state, in_memory = _holds_state(config), _terms_in_memory(config)
+    plain = config.problem.form == "one" and config.split.kind == "none" and schedule.order != "hilbert"
+    if plain and not in_memory and config.epilogue.store == "tma":
+        return MAXIMUM_ACCUMULATORS_BIASED
+    if state or schedule.swap:
+        one, more, swapped = MAXIMUM_ACCUMULATORS_TERMS_AND_STATE
+        in_memory += schedule.order == "hilbert"  # the table of tiles lies there too
+        return one if in_memory <= 1 else swapped if state and schedule.swap else more
+    return MAXIMUM_ACCUMULATORS_TERMS
+
+
+def _terms_in_memory(config: GemmConfig) -> int:
+    """How many terms beside a bias have addresses. Scales of blocks, of both operands, count as one."""
     fusion = config.fusion
-    # Scales of blocks, of both operands, are gone when sums are finished: they count as one.
-    addresses = sum(map(bool, (fusion.c, fusion.aux, fusion.amax, fusion.scale_a, fusion.scale_b == "row")))
-    most = MAXIMUM_ACCUMULATORS_TERMS[min(addresses + (config.schedule.order == "hilbert" and addresses > 2), 4)]
-    if config.problem.form != "one" or config.schedule.order == "hilbert":
-        most = min(most, MAXIMUM_ACCUMULATORS_TERMS[1])
-    if config.schedule.consumers == 3:
-        return min(most, MAXIMUM_ACCUMULATORS_TERMS_OF_THREE)
-    if config.split.kind != "none":
-        return min(most, MAXIMUM_ACCUMULATORS_TERMS_SPLIT)
-    if config.epilogue.store == "direct":
-        return min(most, MAXIMUM_ACCUMULATORS_TERMS_DIRECT)
-    return most
+    return sum(map(bool, (fusion.c, fusion.aux, fusion.amax, fusion.scale_a, fusion.scale_b == "row")))
+
+
+def _holds_state(config: GemmConfig) -> bool:
+    """Whether a thread holds more than the loops of one plain product need: of a cluster, policies of L2, shares of K, a table."""
+    shared = config.cluster != Cluster() or config.split.kind != "none"
+    return shared or _hinted(config) or config.schedule.order == "hilbert"
+
+
+def _hinted(config: GemmConfig) -> bool:
+    return config.pipeline.hint_a != "none" or config.pipeline.hint_b != "none"
 
 
 def least_producer_registers(config: GemmConfig) -> int:
@@ -151,10 +174,8 @@ def least_producer_registers(config: GemmConfig) -> int:
     >>> least_producer_registers(GemmConfig()), least_producer_registers(GemmConfig().replace(cluster_m=2))
     (24, 40)
     """
-    hinted = config.pipeline.hint_a != "none" or config.pipeline.hint_b != "none"
-    hinted = hinted or config.problem.form != "one" or "mn" in (config.problem.a_major, config.problem.b_major)
-    much = hinted or config.cluster != Cluster() or config.split.kind != "none" or config.schedule.order == "hilbert"
-    return 40 if much else 24
+    much = config.problem.form != "one" or "mn" in (config.problem.a_major, config.problem.b_major)
+    return 40 if much or _holds_state(config) else 24
 
 
 def sharers(config: GemmConfig) -> int:

@@ -146,9 +146,10 @@ template <bool Inside> struct Finished {
         const uint32 down = accumulator_row(0, value), right = accumulator_column(0, value);
         const uint32 near_row = Inside ? row + down : min(row + down, finish.m - 1);
         const uint32 near_column = Inside ? column + right : min(column + right, finish.n - 1);
+        // Sixteen columns at a time, and a branch: otherwise the compiler computes the addresses of all before it uses the first, and has
+        // too few registers for them.
+        if (!Inside && column + accumulator_column(0, value / 8 * 8) >= finish.n) return 0.0f;
         const bool inside = Inside || (row + down < finish.m && column + right < finish.n);
-        // A branch: otherwise the compiler computes the addresses of all stores beside D before the first, and has too few registers.
-        if (AUX && !inside) return 0.0f;
         Beside its = from;
         its.move(Inside ? down : near_row, Inside ? right : near_column);
         return finish.finished(sums[value], near_row, near_column, its, inside);

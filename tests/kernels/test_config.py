@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from stridewright.kernels.config import (
     Tile,
     plain_violations,
 )
+from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, SHARED_LIMIT, registers, shared_bytes
 
 
@@ -84,6 +86,33 @@ def test_a_tile_whose_accumulators_do_not_fit_names_a_width_that_does() -> None:
     (line,) = GemmConfig().replace(tile_m=256, tile_n=160, stages=2, swap=True, store="direct").problems()
     assert "at most 128 fit" in line
     assert GemmConfig().replace(tile_m=256, tile_n=128, stages=2, swap=True, store="direct").problems() == []
+
+
+@pytest.mark.parametrize(
+    ("fusion", "changes", "most"),
+    [
+        (Fusion(bias="n"), {}, 200),
+        (Fusion(bias="n"), {"cluster_n": 2}, 200),
+        (Fusion(bias="n"), {"store": "direct"}, 160),
+        (Fusion(c="f32"), {}, 160),
+        (Fusion(c="f32", aux=True, amax=True, scale_a="row", scale_b="row"), {}, 160),
+        (Fusion(scale_b="row"), {"cluster_m": 2}, 128),
+        (Fusion(scale_b="row"), {"order": "hilbert"}, 96),
+        (Fusion(scale_a="row", scale_b="row"), {"cluster_m": 2}, 96),
+        (Fusion(scale_a="row", scale_b="row"), {"swap": True}, 96),
+        (Fusion(scale_a="row", scale_b="row"), {"swap": True, "order": "hilbert"}, 64),
+        (Fusion(c="bf16"), {"split_kind": "stream"}, 128),
+        (Fusion(c="bf16"), {"tile_m": 192, "consumers": 3}, 64),
+    ],
+    ids=str,
+)
+def test_fused_terms_leave_so_many_registers_to_the_sums(fusion: Fusion, changes: dict[str, Any], most: int) -> None:
+    config = GemmConfig(fusion=fusion).replace(**{"tile_m": 256, "stages": 2, **changes})
+    rows = 192 if config.tile.m == 192 else 256
+    widest = config.replace(tile_n=most * config.schedule.consumers * 128 // rows)
+    assert widest.problems() == []
+    (line,) = widest.replace(tile_n=widest.tile.n + 16).problems()
+    assert f"at most {most} fit beside the rest" in line
 
 
 def test_ping_pong_consumers_hold_a_whole_tile_each() -> None:
