@@ -61,14 +61,15 @@ MAXIMUM_ACCUMULATORS_BIASED = 200
 drawn at these limits with NVRTC 12.9, 13.0 and 13.5; the tests of tests/codegen/test_general_limits.py draw others."""
 
 MAXIMUM_ACCUMULATORS_TERMS = 160
-"""Beside what is read or written for each sum or each row (C, aux, amax, scales), with a batch or groups, by plain stores:
-some spill at 176."""
+"""Beside what is read or written for each sum or each row (C, aux, amax, scales), or by plain stores: some spill at 176."""
 
 MAXIMUM_ACCUMULATORS_TERMS_AND_STATE = (128, 96, 64)
-"""The same beside the state of a cluster, of policies of L2, of shares of K or of a table of tiles, or the addresses of swapped
-operands: where one of those terms is there, where more are, and where more are and operands are swapped too."""
+"""The same beside a batch or groups, swapped operands, or the state of a cluster, of policies of L2, of shares of K, of a table of
+tiles: where one of those terms is there (beside a batch or groups alone, two), where more are, and where more are beside two of
+these."""
 
-MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 64
+MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 48
+"""Of three consumer warpgroups: NVRTC 12.9 spills at 64."""
 
 MAXIMUM_ACCUMULATORS_PROMOTED = 64
 """Of the float32 sums of a promoted tile, beside as many partial ones, or twice as many: NVRTC 13.0 spills at 80 in two sets."""
@@ -140,15 +141,17 @@ def _most_beside_terms(config: GemmConfig) -> int:
     schedule = config.schedule
     if schedule.consumers == 3:
         return MAXIMUM_ACCUMULATORS_TERMS_OF_THREE
-    state, in_memory = _holds_state(config), _terms_in_memory(config)
-    plain = config.problem.form == "one" and config.split.kind == "none" and schedule.order != "hilbert"
+    in_memory, several = _terms_in_memory(config), config.problem.form != "one"
+    plain = not several and config.split.kind == "none" and schedule.order != "hilbert"
     if plain and not in_memory and config.epilogue.store == "tma":
         return MAXIMUM_ACCUMULATORS_BIASED
-    if state or schedule.swap:
-        one, more, swapped = MAXIMUM_ACCUMULATORS_TERMS_AND_STATE
-        in_memory += schedule.order == "hilbert"  # the table of tiles lies there too
-        return one if in_memory <= 1 else swapped if state and schedule.swap else more
-    return MAXIMUM_ACCUMULATORS_TERMS
+    crowd = _holds_state(config) + schedule.swap + several
+    if not crowd:
+        return MAXIMUM_ACCUMULATORS_TERMS
+    one, more, beside_two = MAXIMUM_ACCUMULATORS_TERMS_AND_STATE
+    if in_memory <= (2 if several and crowd == 1 else 1):
+        return more if in_memory and schedule.order == "hilbert" else one  # the table of tiles lies in memory too
+    return more if crowd == 1 else beside_two
 
 
 def _terms_in_memory(config: GemmConfig) -> int:

@@ -102,7 +102,7 @@ def test_a_tile_whose_accumulators_do_not_fit_names_a_width_that_does() -> None:
         (Fusion(scale_a="row", scale_b="row"), {"swap": True}, 96),
         (Fusion(scale_a="row", scale_b="row"), {"swap": True, "order": "hilbert"}, 64),
         (Fusion(c="bf16"), {"split_kind": "stream"}, 128),
-        (Fusion(c="bf16"), {"tile_m": 192, "consumers": 3}, 64),
+        (Fusion(c="bf16"), {"tile_m": 192, "consumers": 3}, 48),
     ],
     ids=str,
 )
