@@ -31,7 +31,7 @@ LARGEST = {"e4m3": 448.0, "e5m2": 57344.0, "s8": 127.0, "s32": 2.0**31 - 1}
 _FLOAT = 2.0**-23
 _FUNCTION_ERROR = 4e-6
 """Of the activations beside float32's own roundings: the hardware's exponential and reciprocal."""
-_COARSE_GELU = 2.0**-11
+_COARSE_GELU = 2.0**-9.8
 """Relative, of gelu where D keeps 8 bits or fewer (kernels/cuda/activations.cuh)."""
 
 
@@ -161,7 +161,7 @@ def _function_error(act: str, d_format: str, x: Any, value: Any, xp: Any) -> Any
     if act in ("none", "relu"):
         return 0.0 * x
     error = _FUNCTION_ERROR * (1.0 + xp.abs(x))
-    return error + _COARSE_GELU * xp.abs(value) if act == "gelu" and d_format not in ("f16", "f32") else error
+    return error + _COARSE_GELU * xp.abs(value) if act == "gelu" and d_format in ("bf16", "e4m3", "e5m2", "s8") else error
 
 
 def _gated(x: Any, x_allowed: Any, act: str, d_format: str, xp: Any) -> tuple[Any, Any]:

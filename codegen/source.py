@@ -149,7 +149,7 @@ DEVICE float activated(float acc, float c, float bias, float alpha, float beta, 
 
 def _activation(config: GemmConfig) -> str:
     """The activation by its name in activations.cuh: for D of 8 bits of precision or fewer one that is as accurate as that."""
-    coarse = config.problem.d not in ("f16", "f32") and not config.fusion.amax
+    coarse = config.problem.d in ("bf16", "e4m3", "e5m2", "s8") and not config.fusion.amax
     return "gelu_coarse" if coarse and config.fusion.activation == "gelu" else config.fusion.activation
 
 

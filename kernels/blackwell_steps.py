@@ -133,6 +133,7 @@ def _fusion_step(derivation: Derivation) -> Step:
         Constant("Scales", "SCALES_A", f"SCALES_{fusion.scale_a.upper() or 'NONE'}"),
         Constant("Scales", "SCALES_B", f"SCALES_{fusion.scale_b.upper() or 'NONE'}"),
         Constant("bool", "SCALE_D", int(fusion.scale_d)),
+        Constant("bool", "CHANGED", int(fusion.changes_sums)),
     ]
     return Step(
         title="What is done to the sums",

@@ -58,6 +58,17 @@ class Fusion:
     """C++ in place of an activation, of the values ``EXPRESSION_VALUES`` and the functions ``EXPRESSION_FUNCTIONS``."""
 
     @property
+    def changes_sums(self) -> bool:
+        """Whether anything is done to the sums before they are converted to D's format (scales of blocks are in them).
+
+        >>> Fusion(amax=True).changes_sums, Fusion(bias="n").changes_sums
+        (False, True)
+        """
+        rows = "row" in (self.scale_a, self.scale_b)
+        done = self.alpha or self.gated or self.scale_d or self.activation != "none"
+        return bool(done or rows or self.c or self.bias or self.expression)
+
+    @property
     def name(self) -> str:
         """A short name of what is used, "" for nothing.
 

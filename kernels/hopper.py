@@ -462,6 +462,7 @@ def _formats(config: GemmConfig) -> Iterator[Constant]:
         ("AUX", fusion.aux, "what the activation is applied to is stored too"),
         ("AMAX", fusion.amax, "the largest |D| is reported"),
         ("SCALE_D", fusion.scale_d, "the result is multiplied by a factor before it is converted"),
+        ("CHANGED", fusion.changes_sums, "something is done to the sums before they are converted"),
     ):
         yield Constant("bool", name, value, note=note)
     for name, kind in (("SCALES_A", fusion.scale_a), ("SCALES_B", fusion.scale_b)):

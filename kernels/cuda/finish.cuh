@@ -11,6 +11,11 @@ DEVICE const int32 *offsets(const Terms &terms) { return terms.offsets; }
 // Along which dimension of the kernel's own problem the bias runs.
 constexpr bool BIAS_ALONG_COLUMNS = BIAS == (SWAPPED ? BIAS_M : BIAS_N);
 
+// What a sum becomes before it is converted. Whole numbers to which nothing is done stay whole: float32 has not all beyond 2^24.
+template <bool Changed> struct Finally { using type = float; };
+template <> struct Finally<false> { using type = Accumulator; };
+using Final = Finally<CHANGED>::type;
+
 // The value itself, but the compiler does not know that: what it computes from this it neither shares among strips and tiles nor keeps in
 // registers until it comes to them. There are too few for the addresses of all columns.
 DEVICE uint32 afresh(uint32 value) {
@@ -92,7 +97,12 @@ struct Finish {
     }
 
     // The sum at (row, column) of the kernel's own problem. What is not `inside` is not counted, and not stored beside D either.
-    DEVICE float finished(Accumulator sum, uint32 row, uint32 column, const Beside &its, bool inside) {
+    DEVICE Final finished(Accumulator sum, uint32 row, uint32 column, const Beside &its, bool inside) {
+        if (!CHANGED) {
+            if (AUX && inside) *its.stored = converted<D_FORMAT>(sum);
+            if (AMAX && inside) most = max(most, fabsf(static_cast<float>(sum)));
+            return sum;
+        }
         float acc = static_cast<float>(sum);
         if (SCALES_A == SCALES_ROW) acc *= *its.factor_a;
         if (SCALES_B == SCALES_ROW) acc *= *its.factor_b;
@@ -110,7 +120,7 @@ struct Finish {
     }
 
     // The same of one that is inside.
-    DEVICE float finished(Accumulator sum, uint32 row, uint32 column) {
+    DEVICE Final finished(Accumulator sum, uint32 row, uint32 column) {
         Beside its(terms, batch);
         its.move(row, column);
         return finished(sum, row, column, its, true);
@@ -142,20 +152,20 @@ template <bool Inside> struct Finished {
     uint32 column;
     const Beside &from;    // of the first one if they are inside, else of the sum at (0, 0)
 
-    DEVICE float one(int value) const {
+    DEVICE Final one(int value) const {
         const uint32 down = accumulator_row(0, value), right = accumulator_column(0, value);
         const uint32 near_row = Inside ? row + down : min(row + down, finish.m - 1);
         const uint32 near_column = Inside ? column + right : min(column + right, finish.n - 1);
         // Sixteen columns at a time, and a branch: otherwise the compiler computes the addresses of all before it uses the first, and has
         // too few registers for them.
-        if (!Inside && column + accumulator_column(0, value / 8 * 8) >= finish.n) return 0.0f;
+        if (!Inside && column + accumulator_column(0, value / 8 * 8) >= finish.n) return 0;
         const bool inside = Inside || (row + down < finish.m && column + right < finish.n);
         Beside its = from;
         its.move(Inside ? down : near_row, Inside ? right : near_column);
         return finish.finished(sums[value], near_row, near_column, its, inside);
     }
 
-    DEVICE float operator[](int value) const {
+    DEVICE Final operator[](int value) const {
         if (GATED) {
             // Neighbouring columns are a pair: what is activated, and what it multiplies.
             const bool inside = Inside || (row + accumulator_row(0, value) < finish.m && column + accumulator_column(0, value) < finish.n);

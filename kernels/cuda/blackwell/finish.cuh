@@ -6,8 +6,12 @@
 
 DEVICE uint32 batches(const Terms &terms) { return terms.batches; }
 
+// What a sum becomes before it is converted. Whole numbers to which nothing is done stay whole: float32 has not all beyond 2^24.
+template <bool Changed> struct Finally { using type = float; };
+template <> struct Finally<false> { using type = Accumulator; };
+
 struct Finish {
-    using Result = float;
+    using Result = Finally<CHANGED>::type;
 
     const Terms &terms;
     uint32 m, n;
@@ -40,10 +44,15 @@ struct Finish {
     DEVICE uint64 of_batch(uint64 stride) const { return FORM == FORM_BATCH ? batch * stride : 0; }
 
     // What lies outside is computed from the nearest row and column inside, so that loads need no branches, and is not stored.
-    DEVICE float one(Accumulator sum, uint32 row, uint32 column) {
+    DEVICE Result one(Accumulator sum, uint32 row, uint32 column) {
         const bool inside = row < m && column < n;
         const uint32 d_row = min(row, m - 1);
         const uint32 d_column = min(column, n - 1);
+        if (!CHANGED) {
+            if (AUX && inside) terms.aux[of_batch(terms.aux_batch_stride) + d_row * terms.aux_row_stride + d_column] = converted<D_FORMAT>(sum);
+            if (AMAX && inside) most = max(most, fabsf(static_cast<float>(sum)));
+            return sum;
+        }
         float acc = static_cast<float>(sum);
         if (SCALES_A == SCALES_ROW) acc *= terms.scale_a[of_batch(terms.scale_a_batch_stride) + d_row * terms.scale_a_stride];
         if (SCALES_B == SCALES_ROW) acc *= terms.scale_b[of_batch(terms.scale_b_batch_stride) + d_column * terms.scale_b_stride];
