@@ -64,9 +64,8 @@ MAXIMUM_ACCUMULATORS_TERMS = 160
 """Beside what is read or written for each sum or each row (C, aux, amax, scales), or by plain stores: some spill at 176."""
 
 MAXIMUM_ACCUMULATORS_TERMS_AND_STATE = (128, 96, 64)
-"""The same beside a batch or groups, swapped operands, or the state of a cluster, of policies of L2, of shares of K, of a table of
-tiles: where one of those terms is there (beside a batch or groups alone, two), where more are, and where more are beside two of
-these."""
+"""The same beside a batch or groups, swapped operands, or the state of a cluster, of policies of L2, of a table of tiles, of shares
+of K: where one of those terms is there, where two are, and where more are, or two beside shares of K or beside more of all these."""
 
 MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 48
 """Of three consumer warpgroups: NVRTC 12.9 spills at 64."""
@@ -121,7 +120,7 @@ def most_accumulators(config: GemmConfig) -> int:
     """
     if config.pipeline.promote:
         crowded = config.pipeline.accumulators > 1 or config.cluster != Cluster()
-        crowded = crowded and _terms_in_memory(config) > 1 and _holds_state(config)
+        crowded = crowded and _terms_in_memory(config) + bool(config.fusion.expression) > 1 and _holds_state(config)
         return MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE if crowded else MAXIMUM_ACCUMULATORS_PROMOTED
     if uses_terms(config):
         return _most_beside_terms(config)
@@ -145,13 +144,15 @@ def _most_beside_terms(config: GemmConfig) -> int:
     plain = not several and config.split.kind == "none" and schedule.order != "hilbert"
     if plain and not in_memory and config.epilogue.store == "tma":
         return MAXIMUM_ACCUMULATORS_BIASED
-    crowd = _holds_state(config) + schedule.swap + several
+    crowd = _holds_state(config) + schedule.swap + several + (config.split.kind != "none")
     if not crowd:
         return MAXIMUM_ACCUMULATORS_TERMS
-    one, more, beside_two = MAXIMUM_ACCUMULATORS_TERMS_AND_STATE
-    if in_memory <= (2 if several and crowd == 1 else 1):
-        return more if in_memory and schedule.order == "hilbert" else one  # the table of tiles lies in memory too
-    return more if crowd == 1 else beside_two
+    one, two, more = MAXIMUM_ACCUMULATORS_TERMS_AND_STATE
+    if several and crowd == 1:  # a batch or groups alone, which need the least
+        return one if in_memory <= 2 else two
+    if in_memory <= 1:
+        return two if in_memory and schedule.order == "hilbert" else one  # the table of tiles lies in memory too
+    return two if in_memory == 2 and crowd == 1 else more
 
 
 def _terms_in_memory(config: GemmConfig) -> int:
