@@ -7,8 +7,9 @@ number with a point or an exponent is float32, with an f behind it or without, w
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 VALUES = ("x", "acc", "c", "bias", "alpha", "beta", "row", "col")
@@ -34,9 +35,27 @@ _BINARY: tuple[tuple[str, ...], ...] = (
 )
 """From the loosest to the tightest."""
 
+_LEVELS = {sign: level for level, signs in enumerate(_BINARY) for sign in signs}
+
+LONGEST = 8192
+"""Characters that an expression may have."""
+
+DEEPEST = 128
+"""Parentheses, calls, signs and right operands that may lie in one another; a sum or a row of ``? :`` may be of any length."""
+
+_SPACES = " \t\n\r\f\v"
+
+# Of ASCII alone, as C++ has it: other alphabets have digits and spaces, too.
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fFuU]?)|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<sign><=|>=|==|!=|&&|\|\||[-+*/%()?:,<>!]))"
+    r"|(?P<sign><=|>=|==|!=|&&|\|\||[-+*/%()?:,<>!]))",
+    re.ASCII,
+)
+
+
+_TOO_DEEP = (
+    f"is nested more than {DEEPEST} deep (parentheses, calls, signs and right operands in one another); "
+    "a sum or a row of '? :' may be as long as it likes"
 )
 
 
@@ -63,8 +82,12 @@ class Term:
         >>> sorted(parse("x + (row < 3 ? bias : 0)").names)
         ['bias', 'row', 'x']
         """
-        own = frozenset((self.name,)) if self.what == "name" else frozenset()
-        return own.union(*(part.names for part in self.parts))
+        found, waiting = set(), [self]
+        while waiting:
+            term = waiting.pop()
+            found |= {term.name} if term.what == "name" else set()
+            waiting += term.parts
+        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -83,10 +106,15 @@ def parse(text: str) -> Term:
     Traceback (most recent call last):
     stridewright.kernels.expression.ExpressionError: ends where a value is wanted
     """
+    if len(text) > LONGEST:
+        raise ExpressionError(f"has {len(text)} characters, and an expression may have {LONGEST}")
     tokens = _tokens(text)
     if not tokens:
         raise ExpressionError("is empty")
-    return _Reader(tokens).whole()
+    try:
+        return _Reader(tokens).whole()
+    except RecursionError:  # of a caller that is deep in calls itself
+        raise ExpressionError(_TOO_DEEP) from None
 
 
 def in_float32(text: str) -> str:
@@ -111,17 +139,22 @@ def _tokens(text: str) -> list[_Token]:
     if comment:
         raise ExpressionError(f"{comment[0]!r} at {comment.start()} begins a comment, and an expression has none")
     found, position, depth = [], 0, 0
-    while position < len(text) and text[position:].strip():
+    while text[position:].strip(_SPACES):
         match = _TOKEN.match(text, position)
         if match is None:
-            at = position + len(text[position:]) - len(text[position:].lstrip())
+            at = position + len(text[position:]) - len(text[position:].lstrip(_SPACES))
             raise ExpressionError(f"{text[at]!r} at {at} is none of the signs {_SIGNS}")
-        position = match.end()
         kind = match.lastgroup or ""
         word = match[kind]
+        if word in "+-" and found and found[-1].text == word and match.start(kind) == position:
+            raise ExpressionError(
+                f"'{word}{word}' at {position - 1} changes a value in C++, and an expression changes none; "
+                f"'{word} {word}', apart, are two signs"
+            )
+        position = match.end()
         found.append(_Token(kind, word, match.start(kind)))
         if kind == "name":
-            called = text[position:].lstrip().startswith("(")
+            called = text[position:].lstrip(_SPACES).startswith("(")
             allowed = FUNCTIONS if called else VALUES
             if word not in allowed:
                 which = "function" if called else "value"
@@ -140,6 +173,7 @@ class _Reader:
     def __init__(self, tokens: Sequence[_Token]):
         self._tokens = tokens
         self._next = 0
+        self._depth = 0
 
     def whole(self) -> Term:
         term = self._choice()
@@ -157,39 +191,48 @@ class _Reader:
         self._next += 1
         return self._tokens[self._next - 1]
 
-    def _choice(self) -> Term:
-        condition = self._binary(0)
-        if not self._sees("?"):
-            return condition
-        mark = self._take()
-        then = self._choice()
-        if not self._sees(":"):
-            raise ExpressionError(f"'?' at {mark.at} has no ':'")
-        self._take()
-        otherwise = self._choice()
-        return Term("?:", _common(then, otherwise), (condition, then, otherwise))
+    @contextlib.contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise ExpressionError(_TOO_DEEP)
+        yield
+        self._depth -= 1
 
-    def _binary(self, level: int) -> Term:
-        if level == len(_BINARY):
-            return self._unary()
-        left = self._binary(level + 1)
-        while self._sees(*_BINARY[level]):
+    def _choice(self) -> Term:
+        with self._deeper():
+            chosen: list[tuple[Term, Term]] = []
+            otherwise = self._binary(0)
+            while self._sees("?"):
+                mark = self._take()
+                then = self._choice()
+                if not self._sees(":"):
+                    raise ExpressionError(f"'?' at {mark.at} has no ':'")
+                self._take()
+                chosen.append((otherwise, then))
+                otherwise = self._binary(0)
+        for condition, then in reversed(chosen):
+            otherwise = Term("?:", _common(then, otherwise), (condition, then, otherwise))
+        return otherwise
+
+    def _binary(self, least: int) -> Term:
+        """A value and what is done to it by signs that bind as this level of ``_BINARY`` does, or tighter."""
+        left = self._unary()
+        while self._next < len(self._tokens):
+            level = _LEVELS.get(self._tokens[self._next].text, -1)
+            if level < least:
+                break
             sign = self._take()
-            right = self._binary(level + 1)
-            kind = _common(left, right)
-            if sign.text == "%" and kind == "float":
-                raise ExpressionError(
-                    f"'%' at {sign.at} divides whole numbers, which row and col are, and floats are not"
-                )
-            if sign.text in "/%" and kind != "float" and right.what == "number" and right.number == 0:
-                raise ExpressionError(f"{sign.text!r} at {sign.at} divides a whole number by 0")
-            left = Term(sign.text, kind if level > 3 else "int", (left, right))
+            with self._deeper():
+                right = self._binary(level + 1)
+            left = _of_two(sign, level, left, right)
         return left
 
     def _unary(self) -> Term:
         if self._sees("-", "+", "!"):
             sign = self._take()
-            part = self._unary()
+            with self._deeper():
+                part = self._unary()
             if sign.text == "+":
                 return part
             return Term("not", "int", (part,)) if sign.text == "!" else Term("minus", part.kind, (part,))
@@ -231,6 +274,15 @@ class _Reader:
         self._take()
 
 
+def _of_two(sign: _Token, level: int, left: Term, right: Term) -> Term:
+    kind = _common(left, right)
+    if sign.text == "%" and kind == "float":
+        raise ExpressionError(f"'%' at {sign.at} divides whole numbers, which row and col are, and floats are not")
+    if sign.text in "/%" and kind != "float" and right.what == "number" and right.number == 0:
+        raise ExpressionError(f"{sign.text!r} at {sign.at} divides a whole number by 0")
+    return Term(sign.text, kind if level > 3 else "int", (left, right))
+
+
 def _common(one: Term, other: Term) -> str:
     kinds = (one.kind, other.kind)
     return "float" if "float" in kinds else "unsigned" if "unsigned" in kinds else "int"
@@ -243,12 +295,16 @@ def _number(token: _Token) -> Term:
     if (text[-1] in "fF" and whole) or (text[-1] in "uU" and not whole):
         raise ExpressionError(f"{text!r} at {token.at} is no number of C++; {digits}.0f is, or {digits.split('.')[0]}u")
     if whole and len(digits) > 1 and digits[0] == "0":
-        raise ExpressionError(f"{text!r} at {token.at} is octal in C++; {int(digits)} is decimal")
-    if whole and int(digits) >= 2**31:
+        raise ExpressionError(f"{text!r} at {token.at} is octal in C++; {digits.lstrip('0') or '0'} is decimal")
+    if whole and (len(digits) > 10 or int(digits) >= 2**31):
         raise ExpressionError(f"{text!r} at {token.at} has more than 31 bits; {digits}.0f is a float")
-    if not whole and (float(digits) > _LARGEST or 0 < float(digits) < _SMALLEST):
+    # Of 1e-400 float64, too, makes 0.
+    nothing = not re.search("[1-9]", re.split("[eE]", digits)[0])
+    if not whole and (float(digits) > _LARGEST or (float(digits) < _SMALLEST and not nothing)):
+        nearest = f"{_LARGEST:.8g}" if float(digits) > 1 else "0.0"
         raise ExpressionError(
-            f"{text!r} at {token.at} is no float32, whose numbers lie between {_SMALLEST:.3g} and {_LARGEST:.8g}"
+            f"{text!r} at {token.at} is no float32, whose numbers lie between {_SMALLEST:.3g} and {_LARGEST:.8g}; "
+            f"nearest {nearest}"
         )
     kind = "float" if not whole else "unsigned" if text[-1] in "uU" else "int"
     return Term("number", kind, number=float(digits))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 import pytest
 
 from stridewright.kernels.expression import FUNCTIONS, VALUES, ExpressionError, Term, in_float32, parse
@@ -35,6 +38,22 @@ from stridewright.kernels.expression import FUNCTIONS, VALUES, ExpressionError, 
         ("4294967296 + row", "has more than 31 bits"),
         ("x * 1e39", "'1e39' at 4 is no float32"),
         ("x * 1e-46f", "'1e-46f' at 4 is no float32"),
+        ("x * 1e-400", "'1e-400' at 4 is no float32, whose numbers lie between 1.4e-45 and 3.4028235e+38; nearest 0.0"),
+        (
+            "x * 1e400",
+            "'1e400' at 4 is no float32, whose numbers lie between 1.4e-45 and 3.4028235e+38; nearest 3.4028235e+38",
+        ),
+        ("x + " + "9" * 5000, "has more than 31 bits"),
+        ("--x", "'--' at 0 changes a value in C++, and an expression changes none; '- -', apart, are two signs"),
+        ("++x", "'++' at 0 changes a value in C++"),
+        ("x--1", "'--' at 1 changes a value in C++"),
+        ("x++1", "'++' at 1 changes a value in C++"),
+        ("x ---1", "'--' at 2 changes a value in C++"),
+        ("x * \u0663", "'\u0663' at 4 is none of the signs"),
+        ("x\u00a0+ 1", "'\\xa0' at 1 is none of the signs"),
+        ("+".join(["x"] * 5000), "has 9999 characters, and an expression may have 8192"),
+        ("(" * 3000 + "x" + ")" * 3000, "is nested more than 128 deep"),
+        ("- " * 3000 + "x", "is nested more than 128 deep"),
         ("x = 1.0f", "'=' at 2 is none of the signs"),
         ("x; y", "';' at 1 is none of the signs"),
         ("x(1)", "'x' is no function of an epilogue"),
@@ -116,3 +135,32 @@ def test_numbers_with_a_point_or_an_exponent_are_written_as_float32(text: str, w
     assert in_float32(text) == written
     assert parse(written) == parse(text)
     assert in_float32(written) == written
+
+
+@pytest.mark.parametrize(
+    "text", ["- -x", "-(-x)", "x - -1", "x + +1", "x -+ 1", "!!x", "0e-400 + x", "0.0f + x", "x + 0e9"]
+)
+def test_signs_apart_and_noughts_are_what_they_are_in_cpp(text: str) -> None:
+    parse(text)
+
+
+def test_long_sums_and_rows_of_choices_are_read_whatever_their_length() -> None:
+    assert parse("+".join(["x"] * 4000)).names == {"x"}
+    assert parse("".join(f"row == {row} ? bias : " for row in range(300)) + "x").names == {"bias", "row", "x"}
+    assert parse("(" * 100 + "x" + ")" * 100).names == {"x"}
+
+
+def test_choices_bind_to_the_right_and_the_middle_holds_a_whole_one() -> None:
+    assert written(parse("x ? acc : c ? bias : beta")) == "(x?acc:(c?bias:beta))"
+    assert written(parse("x ? acc ? c : bias : beta")) == "(x?(acc?c:bias):beta)"
+
+
+def test_a_caller_deep_in_calls_is_told_of_depth_and_no_internal_error() -> None:
+    def deeper(left: int) -> None:
+        if left:
+            deeper(left - 1)
+        else:
+            parse("(" * 100 + "x" + ")" * 100)
+
+    with pytest.raises(ExpressionError, match="is nested more than"):
+        deeper(sys.getrecursionlimit() - len(inspect.stack()) - 150)
