@@ -18,26 +18,39 @@ _TINY = 2.0**-126
 _FUNCTION = 4e-6
 """Of the activations, absolute beside 1 + |x|: the hardware's exponential and reciprocal."""
 
+_LARGEST = (2 - 2.0**-24) * 2.0**127
+"""Float32 has no number for what is as large as this or larger; it rounds to an infinity."""
+
+_OF_NUMBERS = ("+", "-", "*", "/", "%")
+
 Bounded = tuple[Any, Any]
 """Values, and how far each may be off."""
 
 
 def bounded(text: str, values: Mapping[str, Bounded], xp: Any = np) -> Bounded:
-    """The expression of these values: its own in float64, and the largest difference that is allowed.
+    """The expression of these values: its own in float64, and the largest difference that is allowed. What float32 has no
+    number for is infinite with a difference of 0 where it surely is; where anything may come out the
+    value is 0 and the difference infinite.
 
     >>> value, allowed = bounded("x < 0 ? 0.5f * x : x", {"x": (np.array([-2.0, 3.0]), np.array([0.0, 0.0]))})
     >>> value.tolist(), bool((allowed < 1e-5).all())
     ([-1.0, 3.0], True)
     """
     value, error = _as("float", parse(text), values, xp)
+    # Infinities, and what has no value, stand for themselves alone: where anything may come out 0 stands.
+    value = xp.where(~xp.isfinite(value) & xp.isinf(error), 0.0, value)
     shape = np.broadcast_shapes(*(np.shape(one) for one, _ in values.values()), np.shape(value))
     return xp.broadcast_to(xp.asarray(value, dtype=xp.float64), shape), xp.broadcast_to(xp.asarray(error), shape)
 
 
 def _as(kind: str, term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounded:
     """A part as C++ converts it."""
-    value, error = _value(term, values, xp)
-    if kind == term.kind or kind == "int":
+    return _converted(kind, term.kind, _value(term, values, xp), xp)
+
+
+def _converted(kind: str, own: str, bounded: Bounded, xp: Any) -> Bounded:
+    value, error = bounded
+    if kind == own or kind == "int":
         return value, error
     if kind == "unsigned":
         return value % 2.0**32, error
@@ -46,9 +59,19 @@ def _as(kind: str, term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounde
 
 
 def _value(term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounded:
+    if term.what in _OF_NUMBERS:
+        # A long sum leans to the left: from its first part on, without a call for each.
+        above = [term]
+        while above[-1].parts[0].what in _OF_NUMBERS:
+            above.append(above[-1].parts[0])
+        left, kind = _value(above[-1].parts[0], values, xp), above[-1].parts[0].kind
+        for sign in reversed(above):
+            one, other = _converted(sign.kind, kind, left, xp), _as(sign.kind, sign.parts[1], values, xp)
+            left, kind = _arithmetic(sign, *one, *other, xp), sign.kind
+        return left
     if term.what == "number":
         exact = term.kind != "float" or float(np.float32(term.number)) == term.number
-        return term.number, 0.0 if exact else abs(term.number) * _ROUNDOFF
+        return term.number, 0.0 if exact else max(abs(term.number) * _ROUNDOFF, 2.0**-150)
     if term.what == "name":
         return values[term.name]
     if term.what == "?:":
@@ -60,17 +83,26 @@ def _value(term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounded:
     if term.what == "minus":
         value = -parts[0][0]
         return (value % 2.0**32 if term.kind == "unsigned" else value), parts[0][1]
-    if term.what in ("+", "-", "*", "/", "%"):
-        (a, error_a), (b, error_b) = parts
-        return _arithmetic(term, a, error_a, b, error_b, xp)
     return _call(term.what, parts, xp)
 
 
 def _choice(term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounded:
-    truth, unsure = _truth(term.parts[0], values, xp)
-    (then, error), (otherwise, other_error) = (_as(term.kind, part, values, xp) for part in term.parts[1:])
-    either = xp.abs(then - xp.asarray(otherwise)) + error + other_error
-    return xp.where(truth, then, otherwise), xp.where(unsure, either, xp.where(truth, error, other_error))
+    # A row of them leans to the right: from its last one back.
+    above = [term]
+    while above[-1].parts[2].what == "?:":
+        above.append(above[-1].parts[2])
+    last, kind = _value(above[-1].parts[2], values, xp), above[-1].parts[2].kind
+    for choice in reversed(above):
+        truth, unsure = _truth(choice.parts[0], values, xp)
+        then, error = _as(choice.kind, choice.parts[1], values, xp)
+        otherwise, other_error = _converted(choice.kind, kind, last, xp)
+        with np.errstate(invalid="ignore"):
+            either = xp.abs(then - xp.asarray(otherwise)) + error + other_error
+        # What is infinite in one of the two, or has no value, may be anything where it is unsure which.
+        either = xp.where(xp.isnan(either), xp.inf, either)
+        last = xp.where(truth, then, otherwise), xp.where(unsure, either, xp.where(truth, error, other_error))
+        kind = choice.kind
+    return last
 
 
 def _truth(term: Term, values: Mapping[str, Bounded], xp: Any) -> tuple[Any, Any]:
@@ -93,7 +125,8 @@ def _truth(term: Term, values: Mapping[str, Bounded], xp: Any) -> tuple[Any, Any
 
 
 def _near(difference: Any, error: Any, xp: Any) -> Any:
-    return (xp.asarray(error) > 0) & (xp.abs(difference) <= error)
+    # Of infinities the difference may have no value: they may be any.
+    return (xp.asarray(error) > 0) & ~(xp.abs(difference) > error)
 
 
 def _arithmetic(term: Term, a: Any, error_a: Any, b: Any, error_b: Any, xp: Any) -> Bounded:
@@ -120,7 +153,28 @@ def _arithmetic(term: Term, a: Any, error_a: Any, b: Any, error_b: Any, xp: Any)
             least = xp.abs(b) - error_b
             error = xp.where(least > 0, (error_a + xp.abs(value) * error_b) / xp.where(least > 0, least, 1.0), xp.inf)
             error = xp.where((xp.asarray(error_b) == 0) & (xp.asarray(error_a) == 0), 0.0, error)
-    return value, error + 2 * _ROUNDOFF * xp.abs(value) + _TINY
+        sure = _surely(term.what, a, error_a, b, error_b, xp)
+        return _in_float32(value, error + 2 * _ROUNDOFF * xp.abs(value) + _TINY, sure, xp)
+
+
+def _surely(sign: str, a: Any, error_a: Any, b: Any, error_b: Any, xp: Any) -> Any:
+    """Where an infinite result is so whatever its parts are within their errors; also one without a value."""
+    # An infinite part that is not sure has an infinite error.
+    sure = (error_a < xp.inf) & (error_b < xp.inf)
+    signs = ((xp.abs(a) > error_a) | (error_a == 0)) & ((xp.abs(b) > error_b) | (error_b == 0))
+    return sure & signs if sign in "*/" else sure
+
+
+def _in_float32(value: Any, error: Any, sure: Any, xp: Any) -> Bounded:
+    """A value as float32 has it: infinite beyond its numbers. ``sure``: where what is infinite in float64, or has no value,
+    is the same in float32.
+    """
+    ends = xp.abs(value)
+    beyond = ends >= _LARGEST
+    lies = xp.where(beyond & (value == value), xp.copysign(xp.inf, value), value)
+    finite = xp.isfinite(value)
+    near = xp.where(finite, xp.where(ends + error >= _LARGEST, xp.inf, error), xp.where(sure, 0.0, xp.inf))
+    return lies, xp.where(finite & beyond & (ends - error >= _LARGEST), 0.0, near)
 
 
 def _call(name: str, parts: list[Bounded], xp: Any) -> Bounded:
@@ -130,26 +184,35 @@ def _call(name: str, parts: list[Bounded], xp: Any) -> Bounded:
     value = xp.asarray(value, dtype=xp.float64)
     with np.errstate(all="ignore"):
         if name == "float":
-            return value, error + _ROUNDOFF * xp.abs(value)
+            return value, error + _ROUNDOFF * xp.where(xp.isfinite(value), xp.abs(value), 0.0)
         if name in ("gelu", "gelu_tanh", "silu", "sigmoid"):
-            return activation(name, xp)(value), 1.2 * error + _FUNCTION * (1.0 + xp.abs(value))
+            result, apart = activation(name, xp)(value), 1.2 * error + _FUNCTION * (1.0 + xp.abs(value))
+            apart = xp.where(xp.isfinite(value) | (xp.asarray(error) > 0), apart, 0.0)
+            return _in_float32(result, apart, xp.asarray(error) == 0, xp)
         if name in ("relu", "fabsf"):
             return (xp.abs(value) if name == "fabsf" else activation("relu", xp)(value)), error
         if name in ("fmaxf", "fminf"):
             other, other_error = parts[1]
             # The hardware's give the number where one is NaN.
             return (xp.fmax if name == "fmaxf" else xp.fmin)(value, other), xp.maximum(error, other_error)
+        known = xp.isfinite(error)
+        near = xp.where(known, error, 0.0)
         if name == "powf":
             other, other_error = parts[1]
-            corners = [xp.power(value + i * error, other + j * other_error) for i in (-1, 0, 1) for j in (-1, 0, 1)]
-            middle = corners[4]
+            other_near = xp.where(xp.isfinite(other_error), other_error, 0.0)
+            corners = [xp.power(value + i * near, other + j * other_near) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+            middle, same = corners[4], known & xp.isfinite(other_error)
         else:
-            corners = [_function(name, value + i * error, xp) for i in (-1, 0, 1)]
-            middle = corners[1]
-        apart = xp.zeros(())
+            corners = [_function(name, value + i * near, xp) for i in (-1, 0, 1)]
+            middle, same = corners[1], known
+        apart, sure = xp.zeros(()), same
         for one in corners:
             apart = xp.maximum(apart, xp.where(xp.isfinite(one), xp.abs(one - middle), 0.0))
-    return middle, apart + 16 * _ROUNDOFF * xp.abs(middle) + _TINY
+            sure = sure & ((one == middle) | (xp.isnan(one) & xp.isnan(middle)))
+            # Where a corner is infinite or has no value, and the middle is a number, float32 may give any.
+            apart = xp.where(xp.isfinite(one) | ~xp.isfinite(middle), apart, xp.inf)
+        apart = xp.where(same, apart, xp.inf)
+        return _in_float32(middle, apart + 16 * _ROUNDOFF * xp.abs(middle) + _TINY, sure, xp)
 
 
 def _function(name: str, value: Any, xp: Any) -> Any:
@@ -157,7 +220,7 @@ def _function(name: str, value: Any, xp: Any) -> Any:
         from .reference import activation
 
         # gelu is x (1 + erf(x / sqrt 2)) / 2.
-        scaled = value * 2.0**0.5
+        scaled = xp.clip(value, -30.0, 30.0) * 2.0**0.5
         return xp.where(
             scaled == 0, 0.0, 2.0 * activation("gelu", xp)(scaled) / xp.where(scaled == 0, 1.0, scaled) - 1.0
         )

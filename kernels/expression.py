@@ -82,7 +82,8 @@ class Term:
         >>> sorted(parse("x + (row < 3 ? bias : 0)").names)
         ['bias', 'row', 'x']
         """
-        found, waiting = set(), [self]
+        found: set[str] = set()
+        waiting = [self]
         while waiting:
             term = waiting.pop()
             found |= {term.name} if term.what == "name" else set()
@@ -138,7 +139,8 @@ def _tokens(text: str) -> list[_Token]:
     comment = re.search(r"//|/\*", text)
     if comment:
         raise ExpressionError(f"{comment[0]!r} at {comment.start()} begins a comment, and an expression has none")
-    found, position, depth = [], 0, 0
+    found: list[_Token] = []
+    position = depth = 0
     while text[position:].strip(_SPACES):
         match = _TOKEN.match(text, position)
         if match is None:

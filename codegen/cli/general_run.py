@@ -33,6 +33,10 @@ def result_of(a: str, b: str) -> str:
     return b if b in ("bf16", "f16") else RESULTS.get(a, "bf16")
 
 
+_FIRST_INFINITE = {"bf16": (2 - 2.0**-8) * 2.0**127, "f16": 65520.0, "f32": (2 - 2.0**-24) * 2.0**127}
+"""What rounds to an infinity in the formats that have them and do not saturate."""
+
+
 @dataclass(frozen=True)
 class Options:
     """The command line's: see ``stridewright gemm --help``."""
@@ -129,7 +133,8 @@ def run(
                 found["check"] = dataclasses.replace(beside, worst=f"{name}: {beside.worst}")
     if "amax" in written:
         found["amax"] = float(written["amax"][0])
-        words = wrong_amax(found["amax"], should.amax, float(np.max(should.allowed, initial=0.0)))
+        apart = float(np.max(should.allowed, where=np.isfinite(should.d), initial=0.0))
+        words = wrong_amax(found["amax"], should.amax, apart)
         if words and found["check"].passed:
             found["check"] = dataclasses.replace(found["check"], outside=1, worst=words)
     return found
@@ -141,8 +146,12 @@ def wrong_amax(amax: float, wanted: float, allowed: float) -> str:
     >>> wrong_amax(2.0, 2.0, 1e-6), wrong_amax(1.5, 2.0, 1e-6)
     ('', 'amax is 1.5, and the largest |D| is 2 in float64')
     """
+    # The largest of numbers and of what has no value is not said to be any.
+    if amax == wanted or math.isnan(wanted):
+        return ""
     # amax is of the float32 values before they are rounded to D's format; allowed counts that rounding, too.
-    if abs(amax - wanted) <= 1e-3 * max(wanted, 1.0) + 4 * allowed:
+    most = 1e-3 * max(wanted, 1.0) if math.isfinite(wanted) else 0.0
+    if abs(amax - wanted) <= most + 4 * allowed:
         return ""
     return f"amax is {amax:.8g}, and the largest |D| is {wanted:.8g} in float64"
 
@@ -155,14 +164,25 @@ def checked(d: Any, value: Any, allowed: Any, dtype: str) -> Check:
     got = widened(raw, dtype if dtype in ("e4m3", "e5m2") else "f64")
     if not value.size:
         return Check(0.0, 0.0, 0, 0, "")
-    difference = np.abs(got - value)
-    # What has no value, the root of a negative sum, must have none here either.
-    wrong = ~((difference <= allowed) | (np.isnan(got) & np.isnan(value)))
-    norm = math.sqrt(float(np.nansum(value * value)))
-    error = math.sqrt(float(np.sum(np.where(np.isfinite(difference), difference, 0.0) ** 2)))
+    with np.errstate(all="ignore"):
+        difference = np.abs(got - value)
+        right = (difference <= allowed) & np.isfinite(value)
+        # An infinity, or what has no value as the root of a negative sum, must be the same here; what is beyond the format's
+        # numbers is infinite in it.
+        right |= (got == value) | (np.isnan(got) & np.isnan(value))
+        beyond = np.abs(value) + allowed >= _FIRST_INFINITE.get(dtype, np.inf)
+        right |= np.isfinite(value) & beyond & (got == np.copysign(np.inf, value))
+        # Integers have no number for what has no value: 0 (PTX ISA, cvt).
+        right |= np.isnan(value) & (got == 0) & (dtype in ("s8", "s32"))
+        wrong = ~(right | (np.isinf(allowed) & ~np.isinf(value)))
+        compared = np.isfinite(difference)
+        norm = math.sqrt(float(np.sum(np.where(compared, value, 0.0) ** 2)))
+        error = math.sqrt(float(np.sum(np.where(compared, difference, 0.0) ** 2)))
     worst = ""
     if wrong.any():
         place = tuple(int(i[0]) for i in np.nonzero(wrong))
         worst = f"d{list(place)} is {got[place]:.8g}, {value[place]:.8g} in float64, and {allowed[place]:.1g} apart would be allowed"
     relative = error / norm if norm else (0.0 if error == 0 else math.inf)
-    return Check(relative, float(np.nanmax(difference)), int(value.size), int(wrong.sum()), worst)
+    return Check(
+        relative, float(np.max(difference, where=compared, initial=0.0)), int(value.size), int(wrong.sum()), worst
+    )

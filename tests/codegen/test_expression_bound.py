@@ -137,3 +137,33 @@ def test_a_number_without_an_f_computes_in_float32(arch: str) -> None:
     ]
     assert ".f64" not in texts[0]
     assert texts[0] == texts[1]
+
+
+def test_what_float32_has_no_number_for_is_infinite_where_that_is_sure() -> None:
+    x, error = np.array([-2.0, 0.0, 3.0, 1.0e-9]), np.array([1e-6, 1e-6, 1e-6, 1e-6])
+    rows = {"x": (x, error), "row": (np.arange(4), np.zeros(4))}
+    infinite = np.inf
+    for text, wanted, allowed in (
+        ("x * 2e38 * 10", [-infinite, 0, infinite, 2e30], [0, 3e33, 0, 3e33]),
+        ("x / 0.0", [-infinite, 0, infinite, 0], [0, infinite, 0, infinite]),
+        ("expf(expf(x * 2.0))", [np.exp(np.exp(-4.0)), np.e, infinite, np.e], [1e-4, 1e-4, 0, 1e-4]),
+        ("sqrtf(x - 1.5)", [np.nan, np.nan, 1.5**0.5, np.nan], [0, 0, 1e-4, 0]),
+        ("x / row", [-infinite, 0, 1.5, 0], [0, 1e-4, 1e-4, 1e-4]),
+        ("sigmoid(-x / 0.0)", [1.0, 0, 0.0, 0], [0, infinite, 0, infinite]),
+        ("erff(x / 0.0)", [-1.0, 0, 1.0, 0], [1e-4, infinite, 1e-4, infinite]),
+        ("fmaxf(1.0, sqrtf(x - 5.0))", [1.0, 1.0, 1.0, 1.0], [0, 0, 0, 0]),
+    ):
+        value, apart = bounded(text, rows)
+        surely = np.asarray(apart) < infinite
+        np.testing.assert_allclose(value[surely], np.array(wanted)[surely], rtol=1e-5, atol=1e-5, err_msg=text)
+        assert (apart <= np.array(allowed)).all(), (text, apart)
+        assert ((apart == infinite) == (np.array(allowed) == infinite)).all(), (text, apart)
+
+
+def test_a_long_sum_and_a_long_row_of_choices_have_a_bound() -> None:
+    x = (np.array([1.0]), np.array([0.0]))
+    value, allowed = bounded("+".join(["x"] * 3000), {"x": x})
+    assert value.tolist() == [3000.0]
+    assert allowed < 3.0
+    chosen = "".join(f"row == {row} ? {row}.5 : " for row in range(300)) + "x"
+    assert bounded(chosen, {"x": x, "row": (np.array([7, 299, 300]), 0.0)})[0].tolist() == [7.5, 299.5, 1.0]

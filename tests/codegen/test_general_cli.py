@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from stridewright import Gemm
 from stridewright.codegen.cli import app
-from stridewright.codegen.cli.general_run import Options, draw
+from stridewright.codegen.cli.general_run import Options, checked, draw, wrong_amax
 from stridewright.kernels.config import ConfigError
 
 
@@ -121,3 +121,58 @@ def test_a_misspelt_choice_is_refused_in_words_of_ours(arguments: tuple[str, ...
     assert result.exit_code == 2
     assert words in result.output
     assert "Value error" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("expression", "options"),
+    [
+        ("x / row", ()),
+        ("expf(expf(x))", ()),
+        ("x * 2e38 * 10", ()),
+        ("x * 2e38 * 10", ("--d-dtype", "e4m3")),
+        ("x * 1e4", ("--d-dtype", "f16", "--amax")),
+        ("x / 0.0", ("--d-dtype", "f32", "--amax")),
+        ("sqrtf(x)", ("--d-dtype", "s8", "--dtype", "s8")),
+        ("silu(x / 0.0)", ()),
+    ],
+)
+def test_infinities_and_what_has_no_value_are_right_where_they_should_be(
+    expression: str, options: tuple[str, ...]
+) -> None:
+    assert gemm("64", "64", "64", "--expression", expression, *options)["right"]
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "allowed", "dtype", "right"),
+    [
+        (np.inf, np.inf, np.inf, "f32", True),
+        (-np.inf, np.inf, np.inf, "f32", False),
+        (3e38, np.inf, np.inf, "f32", False),
+        (np.inf, 3e38, 1e30, "f32", False),
+        (np.inf, 3.5e38, 1e30, "f32", True),
+        (np.inf, 65519.0, 0.5, "f16", False),
+        (np.inf, 65519.0, 1.5, "f16", True),
+        (-np.inf, -7e4, 1.5, "f16", True),
+        (np.inf, -7e4, 1.5, "f16", False),
+        (65504.0, 65519.0, 32.0, "f16", True),
+        (np.nan, np.nan, np.nan, "f32", True),
+        (1.0, np.nan, np.nan, "f32", False),
+        (np.nan, 1.0, 0.5, "f32", False),
+        (np.nan, 0.0, np.inf, "f32", True),
+        (0.0, np.nan, np.nan, "s8", True),
+        (1.0, np.nan, np.nan, "s8", False),
+        (1.0, 1.25, 0.2, "f32", False),
+    ],
+)
+def test_what_counts_as_right(got: float, wanted: float, allowed: float, dtype: str, right: bool) -> None:
+    found = checked(np.array([[got]]), np.array([[wanted]]), np.array([[allowed]]), dtype)
+    assert found.passed == right
+    assert np.isfinite(found.max_abs_error)
+
+
+def test_an_infinite_largest_is_right_where_it_should_be() -> None:
+    assert wrong_amax(np.inf, np.inf, 1.0) == ""
+    assert wrong_amax(3.0, np.nan, 1.0) == ""
+    assert wrong_amax(3.0, np.inf, np.inf) == ""
+    assert wrong_amax(3.0, np.inf, 1.0) == "amax is 3, and the largest |D| is inf in float64"
+    assert wrong_amax(np.inf, 3.0, 1.0) == "amax is inf, and the largest |D| is 3 in float64"
