@@ -60,8 +60,9 @@ MAXIMUM_ACCUMULATORS_BIASED = 200
 """Beside terms of which at most a bias lies in memory: alpha, an activation. This and the next were found by compiling kernels
 drawn at these limits with NVRTC 12.9, 13.0 and 13.5; the tests of tests/codegen/test_general_limits.py draw others."""
 
-MAXIMUM_ACCUMULATORS_TERMS = 160
-"""Beside what is read or written for each sum or each row (C, aux, amax, scales), or by plain stores: some spill at 176."""
+MAXIMUM_ACCUMULATORS_TERMS = (160, 128)
+"""Beside up to two terms that are read or written for each sum or each row (C, aux, amax, scales of A, of B), or by plain stores,
+of which some spill at 176; and beside more of them, of which NVRTC 12.9 spills some at 160."""
 
 MAXIMUM_ACCUMULATORS_TERMS_AND_STATE = (128, 96, 64)
 """The same beside a batch or groups, swapped operands, or the state of a cluster, of policies of L2, of a table of tiles, of shares
@@ -73,8 +74,8 @@ MAXIMUM_ACCUMULATORS_TERMS_OF_THREE = 48
 MAXIMUM_ACCUMULATORS_PROMOTED = 64
 """Of the float32 sums of a promoted tile, beside as many partial ones, or twice as many: NVRTC 13.0 spills at 80 in two sets."""
 
-MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE = 48
-"""The same in two sets or in a cluster, beside more terms and that state."""
+MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE = (48, 32)
+"""The same in two sets or in a cluster, beside more than one term and that state, and beside more than two with a batch or groups."""
 
 _REGISTER_POOL = {1: 336, 2: 504, 3: 512}
 """By consumer warpgroups: registers that one thread of each warpgroup has together when the CTA starts."""
@@ -119,9 +120,7 @@ def most_accumulators(config: GemmConfig) -> int:
     (208, 200)
     """
     if config.pipeline.promote:
-        crowded = config.pipeline.accumulators > 1 or config.cluster != Cluster()
-        crowded = crowded and _terms_in_memory(config) + bool(config.fusion.expression) > 1 and _holds_state(config)
-        return MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE if crowded else MAXIMUM_ACCUMULATORS_PROMOTED
+        return _most_promoted(config)
     if uses_terms(config):
         return _most_beside_terms(config)
     if config.schedule.consumers == 3:
@@ -135,6 +134,16 @@ def most_accumulators(config: GemmConfig) -> int:
     return MAXIMUM_ACCUMULATORS if plain else MAXIMUM_ACCUMULATORS_OF_MUCH_STATE
 
 
+def _most_promoted(config: GemmConfig) -> int:
+    """The same of a promoted tile: what more than one term needs is too much beside two sets, or a cluster, and other state."""
+    terms = _terms_in_memory(config) + bool(config.fusion.expression)
+    state, several = _holds_state(config), config.problem.form != "one"
+    crowded = (config.pipeline.accumulators > 1 or config.cluster != Cluster()) and (state or several)
+    if terms <= 1 or not crowded:
+        return MAXIMUM_ACCUMULATORS_PROMOTED
+    return MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE[terms > 2 and several]
+
+
 def _most_beside_terms(config: GemmConfig) -> int:
     """The same beside what finishing a sum needs: addresses of C, of scales, of what is written beside D."""
     schedule = config.schedule
@@ -146,12 +155,13 @@ def _most_beside_terms(config: GemmConfig) -> int:
         return MAXIMUM_ACCUMULATORS_BIASED
     crowd = _holds_state(config) + schedule.swap + several + (config.split.kind != "none")
     if not crowd:
-        return MAXIMUM_ACCUMULATORS_TERMS
+        return MAXIMUM_ACCUMULATORS_TERMS[in_memory > 2]
     one, two, more = MAXIMUM_ACCUMULATORS_TERMS_AND_STATE
     if several and crowd == 1:  # a batch or groups alone, which need the least
         return one if in_memory <= 2 else two
     if in_memory <= 1:
-        return two if in_memory and schedule.order == "hilbert" else one  # the table of tiles lies in memory too
+        # A table of tiles lies in memory too, and swapped operands have an address for each row of D.
+        return two if in_memory and (schedule.order == "hilbert" or schedule.swap) else one
     return two if in_memory == 2 and crowd == 1 else more
 
 
