@@ -22,6 +22,7 @@ from stridewright.kernels.fusion import Fusion
 from stridewright.layout.hardware.scale_factors import SCALED_TYPES
 
 from . import relayout as copies
+from .asked import require_options
 from .bind import OperandError, _encoded, _multiprocessors
 from .blackwell_gemm import BlackwellGemm, BlackwellKernel, legend, placed
 from .blackwell_operands import PACKED, BlackwellCollector
@@ -123,6 +124,7 @@ class BlackwellGeneralGemm(BlackwellKernel, GeneralGemm):
         deterministic: bool = False,
     ):
         _require_choices(groups, group_by, relayout, promote)
+        require_options(None, fusion)
         require_load(load)
         self.m, self.n, self.k = (_size(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
         self.batches = 1 if batch is None else _size("batch", batch)

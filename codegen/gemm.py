@@ -338,8 +338,8 @@ class Gemm:
         for its tensors, else CuPy's, on the arrays' device, and is not waited for unless numpy arrays came in. ``workspace``:
         memory of the caller's for partial sums, ``workspace_bytes`` of it or more (else an own one is kept). ``alpha``: a number or a float32 on the device; ``c`` (M, N); ``bias``
         (N,) for each column or (M, 1) for each row. ``others``: ``scale_a``, ``scale_b`` (one number, one for each row, or one for each
-        128 of K, of B also of 128 rows), ``aux`` (M, N) for what the activation is applied to, ``amax`` (raised to the largest |D|),
-        ``scale_d``, ``offsets`` of groups. Raises OperandError for arrays that do not fit,
+        128 of K, of B also of 128 rows), ``aux`` (M, N) for what the activation is applied to, ``amax`` (a float32 of 0 or more that
+        is raised to the largest |D|, NaN not counted), ``scale_d``, ``offsets`` of groups. Raises OperandError for arrays that do not fit,
         LaunchError where there is no GPU of the kernel's architecture.
         """
         if c is None and bias is None and alpha is _ONE and not beta and not others:
@@ -537,6 +537,10 @@ class Gemm:
         if not isinstance(array, np.ndarray):
             raise OperandError(f"{name}: {type(array).__name__} was given; the emulator takes numpy arrays")
         self.check_operand(name, tuple(array.shape), str(array.dtype), rows)
+        if any(stride < 0 and size > 1 for size, stride in zip(array.shape, array.strides, strict=True)):
+            strides = tuple(stride // array.itemsize for stride in array.strides)
+            remedy = f"np.ascontiguousarray({name}) makes a copy that has none"
+            raise OperandError(f"{name}: strides {strides}: must not be negative; {remedy}")
         if array.shape[1] > 1 and array.strides[1] != array.itemsize:
             raise UnreadableError(wrong_major(name, "np.ascontiguousarray"))
         return np.ascontiguousarray(array)
@@ -565,7 +569,7 @@ class Gemm:
 
 
 def _is_one(alpha: Any) -> bool:
-    return isinstance(alpha, int | float) and alpha == 1
+    return isinstance(alpha, int | float) and alpha == 1 and alpha is not True
 
 
 def _what_matters(config: GemmConfig) -> Problem:

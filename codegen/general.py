@@ -19,7 +19,7 @@ from stridewright.kernels.fusion import BLOCK_K, Fusion
 from stridewright.kernels.hopper_rules import element_bytes, uses_terms
 
 from . import relayout as copies
-from .asked import in_order
+from .asked import in_order, no_such, require_number, require_options, require_product
 from .bind import OperandError
 from .division import Division, divide
 from .gemm import Gemm, GemmEmulation
@@ -78,8 +78,10 @@ class GeneralGemm(Gemm):
         require_load(load)
         self.load, self.deterministic = load, deterministic
         self.m, self.n, self.k = (_size(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
-        self.batches = _size("batch", batch if batch is not None else groups) if (batch, groups) != (None, None) else 1
+        several = ("groups", groups) if batch is None else ("batch", batch)
+        self.batches = 1 if several[1] is None else _size(*several)
         _require_choices(batch, groups, group_by, relayout, arch)
+        require_options(promote, fusion)
         form = "batch" if batch is not None else f"groups_{group_by}" if groups is not None else "one"
         if config is not None:
             if not isinstance(config, GemmConfig):
@@ -191,9 +193,11 @@ class GeneralGemm(Gemm):
         self, tensor_of: Callable[[Any, str], Tensor], a: Any, b: Any, out: Any, others: dict[str, Any]
     ) -> Given:
         """The call's arrays, checked. Raises OperandError naming the array, what it is and what would do."""
-        unknown = set(others) - set(_OTHERS)
+        unknown = others.keys() - _OTHERS
         if unknown:
-            raise TypeError(f"{', '.join(sorted(unknown))}: no such argument; there are {', '.join(_OTHERS)}")
+            raise TypeError(no_such(unknown, (*_OTHERS, "out")))
+        for name in ("alpha", "beta", "scale_a", "scale_b"):
+            require_number(name, others.get(name))
         collector = self._collector(tensor_of)
         given = Given(collector.operand(a, "a"), collector.operand(b, "b"))
         given.numbers |= {"alpha": 1.0, "beta": 0.0, "batches": self.batches}
@@ -204,6 +208,7 @@ class GeneralGemm(Gemm):
         if others.get("bias") is not None:
             collector.bias(given, others["bias"])
         collector.both_scales(given, others.get("scale_a"), others.get("scale_b"))
+        require_product(given.numbers["alpha"])
         collector.auxiliary(given, others.get("aux"), others.get("amax"), others.get("scale_d"))
         collector.offsets(given, others.get("offsets"))
         collector.require_what_is_named(given)
@@ -272,8 +277,13 @@ class GeneralGemm(Gemm):
             reason = f"is {operand.major.upper()}-major, and this kernel reads it {(wanted or 'k').upper()}-major"
         else:
             reason = f"has neither dimension of {axes} contiguous (strides {operand.tensor.strides})"
+        name, library = operand.name, "np" if operand.tensor.on_host else "xp"
+        copy = f"ascontiguousarray({name})"
+        if wanted == "mn":
+            flat = len(operand.tensor.shape) == 2
+            copy = f"asfortranarray({name})" if flat else f"ascontiguousarray({name}.swapaxes(1, 2)).swapaxes(1, 2)"
         raise OperandError(
-            f'{operand.name}: {reason}; relayout="copy" copies it on the device before each launch, {"np" if operand.tensor.on_host else "xp"}.ascontiguousarray({operand.name}) once'
+            f'{name}: {reason}; relayout="copy" copies it on the device before each launch, {library}.{copy} once'
         )
 
     def copy_plan(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stridewright.layout.hardware.scale_factors import SCALED_TYPES
 
+from .asked import no_such
 from .bind import OperandError
 from .quantise import BlockScaled
 
@@ -36,6 +37,8 @@ _OF_THE_GEMM = (
     "load",
     "deterministic",
 )
+_OF_THE_CALL = ("c", "bias", "alpha", "beta", "aux", "amax", "scale_a", "scale_b", "scale_d", "offsets", "workspace")
+_OWN = ("out", "stream", "arch", "d", "a_format", "b_format", "tf32")
 
 
 def multiply(
@@ -61,8 +64,11 @@ def multiply(
     fraction bits, which must be allowed. Three dimensions are a batch. ``options`` are those of :class:`Gemm` (activation,
     gated, expression, promote, groups, group_by, relayout, load, deterministic) and of its call (c, bias, alpha, beta, aux, amax, scales, offsets,
     workspace). The launch is kept in ``table``, too, as one of a call that asked for ``asked``.
-    Raises OperandError, ConfigError and LaunchError.
+    Raises OperandError, ConfigError and LaunchError, and TypeError for an option that there is not.
     """
+    unknown = options.keys() - {*_OF_THE_GEMM, *_OF_THE_CALL}
+    if unknown:
+        raise TypeError(no_such(unknown, (*_OF_THE_GEMM, *_OF_THE_CALL, *_OWN), by_arrays=True))
     shapes = [tuple(int(size) for size in getattr(array, "shape", ())) for array in (a, b)]
     wrong_shapes = OperandError(
         f"a has shape {shapes[0]} and b has shape {shapes[1]}: they must be (M, K) and (N, K), or a batch of them, for d = a @ b.T"
@@ -80,7 +86,13 @@ def multiply(
         own |= {"a_major": "mn", "b_major": "mn"}  # what such groups ask of operands, or of their copies
     if "groups" not in own and 3 in map(len, shapes):
         own["batch"] = next(shape[0] for shape in shapes if len(shape) == 3)
-    made = _made(shapes[0][-2], shapes[1][-2], k, *formats, wanted, arch, tuple(sorted(own.items())))
+    asked_for = (shapes[0][-2], shapes[1][-2], k, *formats, wanted, arch, tuple(sorted(own.items())))
+    try:
+        hash(asked_for)
+    except TypeError:  # a list, say: no option is one, and the Gemm says so of the option
+        _made.__wrapped__(*asked_for)
+        raise
+    made = _made(*asked_for)
     from .general import GeneralGemm
 
     if arch != "sm_90a" or not (options.keys() - {"workspace"} or isinstance(made, GeneralGemm)):
@@ -107,6 +119,8 @@ def _elements(array: Any, dtype: str) -> int:
 
 def _format(array: Any, name: str, said: str | None, tf32: bool) -> str:
     if said is not None:
+        if not isinstance(said, str):
+            raise OperandError(f'{name}_format: {said!r} was given, and it is a word, for example "e4m3"')
         return said
     if isinstance(array, BlockScaled):
         return array.format.name
@@ -122,11 +136,30 @@ def _format(array: Any, name: str, said: str | None, tf32: bool) -> str:
     return found
 
 
+_NEAREST = {
+    "float64": "float32",
+    "int64": "int32",
+    "int16": "int32",
+    "uint16": "int32",
+    "uint32": "int32",
+    "bool": "int8",
+}
+
+
 def _result_of(out: Any) -> str:
-    dtype = str(getattr(out, "dtype", "")).removeprefix("torch.")
-    found = {**_FORMATS, "float32": "f32", "int32": "s32"}.get(dtype)
-    if found is None:
+    """The format in which D is written into the caller's array."""
+    kind = getattr(out, "dtype", None)
+    if kind is None:
         raise OperandError(
-            f'out: dtype {dtype}; say what is written with d="e4m3"' if dtype == "uint8" else f"out: dtype {dtype}"
+            f"out: {type(out).__name__} was given, and the result is written into an array, for example np.empty((M, N), np.float32)"
         )
+    dtype = str(kind).removeprefix("torch.")
+    found = _RESULTS_OF.get(dtype)
+    if found is None:
+        hint = 'bytes of 8-bit floats: d="e4m3"' if dtype == "uint8" else ""
+        hint = hint or (f"nearest {_NEAREST[dtype]}" if dtype in _NEAREST else "out=None makes one")
+        raise OperandError(f"out: dtype {dtype}, and a result is {', '.join(_RESULTS_OF)}; {hint}")
     return found
+
+
+_RESULTS_OF = {**_FORMATS, "float32": "f32", "int32": "s32"}

@@ -367,6 +367,10 @@ OPERAND_FORMATS = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
 RESULT_FORMATS = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "s32")
 
 
+_K_MAJOR_ONLY = ("tf32", "e4m3", "e5m2", "s8")
+"""Formats of operands without transpose bits (PTX ISA, wgmma)."""
+
+
 def is_size(value: object) -> bool:
     """Whether this is a whole number, of Python or numpy, and no bool.
 
@@ -404,7 +408,7 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
         dtype = getattr(problem, operand)
         if dtype not in formats:
             hint = format_meant(dtype, formats)
-            if dtype in SCALED_TYPES:
+            if isinstance(dtype, str) and dtype in SCALED_TYPES:
                 hint = "factors of blocks of K are multiplied by Blackwell's tensor cores: arch='sm_100a'"
             yield Violation(
                 parameter=operand,
@@ -419,7 +423,7 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             yield Violation(
                 parameter=operand, value=repr(major), rule='must be "k" (rows of K contiguous elements) or "mn"'
             )
-        elif major == "mn" and dtype in ("tf32", "e4m3", "e5m2", "s8"):
+        elif major == "mn" and dtype in _K_MAJOR_ONLY and problem.form != "groups_k":
             yield Violation(
                 parameter=operand,
                 value=repr(major),
@@ -435,6 +439,14 @@ def problem_violations(problem: Problem) -> Iterator[Violation]:
             value="'mn'",
             rule="groups begin at any row of A, and TMA wants the start of what is contiguous at a multiple of 16 bytes",
             fix='pass A K-major ("k")',
+        )
+    elif problem.form == "groups_k" and (problem.a in _K_MAJOR_ONLY or problem.b in _K_MAJOR_ONLY):
+        dtype = problem.a if problem.a in _K_MAJOR_ONLY else problem.b
+        yield Violation(
+            parameter="group_by",
+            value="'k'",
+            rule=f"has no kernel on Hopper for {dtype}: 8-bit and tf32 operands are read K-major only, and groups of K lie MN-major",
+            fix="one Gemm for each group works, or operands of 16 bits (bf16, f16)",
         )
     elif problem.form == "groups_k" and (problem.a_major, problem.b_major) != ("mn", "mn"):
         yield Violation(

@@ -121,7 +121,10 @@ def fusion_problems(fusion: Fusion) -> list[tuple[str, object, str, str]]:
             words = ", ".join(f'"{word}"' for word in allowed)
             fix = activation_meant(value) if name == "activation" else ""
             found.append((name, repr(value), f"must be one of {words}", fix))
-    if fusion.expression:
+    if fusion.expression and not isinstance(fusion.expression, str):
+        fix = 'for example "fmaxf(x, 0.1f * x)"'
+        found.append(("expression", repr(fusion.expression), "must be a string of C++", fix))
+    elif fusion.expression:
         problem = expression_problem(fusion.expression)
         if problem:
             found.append(("expression", repr(fusion.expression), problem, 'for example "fmaxf(x, 0.1f * x)"'))
