@@ -81,7 +81,9 @@ class Gemm:
 
         act(alpha * acc + beta * c + bias) * scale_d,  acc = (a * scale_a) @ (b * scale_b).T
 
-    and these choose the kernel beside what is given here: ``activation`` none, relu, gelu, gelu_tanh, silu or sigmoid;
+    with scales of rows and of blocks in acc, while one of a whole tensor (one number) is multiplied into alpha: the alpha
+    that an ``expression`` names is what alpha and the scales of whole tensors are together. These choose the
+    kernel beside what is given here: ``activation`` none, relu, gelu, gelu_tanh, silu or sigmoid;
     ``gated``: neighbouring columns of the product make one of D, act(x[2 j]) * x[2 j + 1]; ``expression``: C++ in place
     of an activation, of x, acc, c, bias, alpha, beta, row, col, whose numbers with a point are float32; ``promote``:
     elements of K after which sums of 8-bit floats are added in float32 (0: never; with scales of blocks always 128);

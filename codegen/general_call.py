@@ -58,6 +58,9 @@ def multiply(
 ) -> Any:
     """The product of arrays of any format, in the order ``act(alpha * acc + beta * c + bias) * scale_d``.
 
+    ``acc`` has the scales of rows and of blocks; scales of whole tensors (one number each) are multiplied into ``alpha``, also
+    into the one that an expression names.
+
     ``d``: the result's format (bf16, f16, f32, e4m3, e5m2, s8, s32); by default that of ``out``, or a's (f32 of tf32, bf16 of
     8-bit floats, s32 of s8). ``a_format``, ``b_format``: what bytes (uint8) mean, or elements that have scale factors ("mxfp8",
     "nvfp4"); matrices of :func:`.quantise.quantise` say it themselves. ``tf32``: float32 operands are rounded to 10

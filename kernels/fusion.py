@@ -1,7 +1,7 @@
 """What is done to a GEMM's sums before they are stored, and which of it goes together.
 
-In this order: ``acc`` is the sum, times the scales of its row of A and its row of B; ``x = alpha * acc + beta * C +
-bias``; an activation or the user's own expression; a factor; the conversion to D's format. Knows nothing of CUDA beyond
+In this order: ``acc`` is the sum, times the scales of its row of A and its row of B, or with those of its blocks; alpha is
+that of the call times the scales of whole tensors; ``x = alpha * acc + beta * C + bias``; an activation or the user's own expression; a factor; the conversion to D's format. Knows nothing of CUDA beyond
 the words that a user's expression may hold.
 """
 
@@ -24,7 +24,8 @@ BLOCK_K = 128
 """Elements of K, and rows of B, that share a scale of kind "block"."""
 
 EXPRESSION_VALUES = VALUES
-"""What a user's expression may name: x is alpha * acc + beta * c + bias; row and col are D's (whole numbers)."""
+"""What a user's expression may name: x is alpha * acc + beta * c + bias; acc has the scales of rows and of blocks in it, alpha
+those of whole tensors; row and col are D's (whole numbers)."""
 
 EXPRESSION_FUNCTIONS = FUNCTIONS
 """The functions it may call: those of kernels/cuda/activations.cuh and single-precision ones of CUDA C++."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -167,3 +168,31 @@ def test_a_long_sum_and_a_long_row_of_choices_have_a_bound() -> None:
     assert allowed < 3.0
     chosen = "".join(f"row == {row} ? {row}.5 : " for row in range(300)) + "x"
     assert bounded(chosen, {"x": x, "row": (np.array([7, 299, 300]), 0.0)})[0].tolist() == [7.5, 299.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("scale_a", "scale_b", "acc", "alpha"),
+    [
+        (None, None, 64.0, 3.0),
+        (0.5, None, 64.0, 1.5),
+        (np.float32(0.5), 0.25, 64.0, 0.375),
+        (np.full(1, 0.5, np.float32), 0.25, 64.0, 0.375),
+        (np.full(16, 0.5, np.float32), None, 32.0, 3.0),
+        (np.full(16, 0.5, np.float32), 0.25, 32.0, 0.75),
+        (np.full(16, 0.5, np.float32), np.full(24, 0.25, np.float32), 8.0, 3.0),
+    ],
+)
+def test_scales_of_rows_are_in_acc_and_those_of_whole_tensors_in_alpha(
+    scale_a: Any, scale_b: Any, acc: float, alpha: float
+) -> None:
+    a, b = (np.ones((rows, 64), ml_dtypes.bfloat16) for rows in (16, 24))
+    gemm = Gemm(16, 24, 64, d="f32", expression="row == 0 ? alpha : row == 1 ? x : acc")
+    d = gemm.emulate(a, b, alpha=3.0, scale_a=scale_a, scale_b=scale_b, sms=1).d
+    assert d[:, 0].tolist() == [alpha, alpha * acc, *[acc] * 14]
+
+
+def test_scales_of_blocks_are_in_acc() -> None:
+    a, b = (np.ones((rows, 256), ml_dtypes.float8_e4m3fn) for rows in (16, 24))
+    gemm = Gemm(16, 24, 256, "e4m3", "e4m3", "f32", expression="row == 0 ? alpha : acc")
+    scales = {"scale_a": np.full((16, 2), 0.5, np.float32), "scale_b": np.full((1, 2), 0.25, np.float32)}
+    assert gemm.emulate(a, b, alpha=3.0, **scales, sms=1).d[:, 0].tolist() == [3.0, *[32.0] * 15]
