@@ -160,7 +160,7 @@ def _tokens(text: str) -> list[_Token]:
             allowed = FUNCTIONS if called else VALUES
             if word not in allowed:
                 which = "function" if called else "value"
-                raise ExpressionError(f"{word!r} is no {which} of an epilogue; there are {', '.join(allowed)}")
+                raise ExpressionError(f"{_shown(word)} is no {which} of an epilogue; there are {', '.join(allowed)}")
         depth += {"(": 1, ")": -1}.get(word, 0)
         if depth < 0:
             raise ExpressionError(f"')' at {position - 1} closes nothing")
@@ -290,23 +290,26 @@ def _common(one: Term, other: Term) -> str:
     return "float" if "float" in kinds else "unsigned" if "unsigned" in kinds else "int"
 
 
+def _shown(word: str) -> str:
+    return repr(word if len(word) <= 40 else f"{word[:40]}...")
+
+
 def _number(token: _Token) -> Term:
-    text = token.text
+    text, shown = token.text, f"{_shown(token.text)} at {token.at}"
     digits = text.rstrip("fFuU")
     whole = digits.isdigit()
-    if (text[-1] in "fF" and whole) or (text[-1] in "uU" and not whole):
-        raise ExpressionError(f"{text!r} at {token.at} is no number of C++; {digits}.0f is, or {digits.split('.')[0]}u")
-    if whole and len(digits) > 1 and digits[0] == "0":
-        raise ExpressionError(f"{text!r} at {token.at} is octal in C++; {digits.lstrip('0') or '0'} is decimal")
-    if whole and (len(digits) > 10 or int(digits) >= 2**31):
-        raise ExpressionError(f"{text!r} at {token.at} has more than 31 bits; {digits}.0f is a float")
     # Of 1e-400 float64, too, makes 0.
     nothing = not re.search("[1-9]", re.split("[eE]", digits)[0])
-    if not whole and (float(digits) > _LARGEST or (float(digits) < _SMALLEST and not nothing)):
+    if float(digits) > _LARGEST or (float(digits) < _SMALLEST and not nothing):
         nearest = f"{_LARGEST:.8g}" if float(digits) > 1 else "0.0"
         raise ExpressionError(
-            f"{text!r} at {token.at} is no float32, whose numbers lie between {_SMALLEST:.3g} and {_LARGEST:.8g}; "
-            f"nearest {nearest}"
+            f"{shown} is no float32, whose numbers lie between {_SMALLEST:.3g} and {_LARGEST:.8g}; nearest {nearest}"
         )
+    if (text[-1] in "fF" and whole) or (text[-1] in "uU" and not whole):
+        raise ExpressionError(f"{shown} is no number of C++; {digits}.0f is, or {digits.split('.')[0]}u")
+    if whole and len(digits) > 1 and digits[0] == "0":
+        raise ExpressionError(f"{shown} is octal in C++; {digits.lstrip('0') or '0'} is decimal")
+    if whole and int(digits) >= 2**31:
+        raise ExpressionError(f"{shown} has more than 31 bits; {digits}.0f is a float")
     kind = "float" if not whole else "unsigned" if text[-1] in "uU" else "int"
     return Term("number", kind, number=float(digits))

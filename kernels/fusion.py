@@ -126,9 +126,11 @@ def fusion_problems(fusion: Fusion) -> list[tuple[str, object, str, str]]:
         fix = 'for example "fmaxf(x, 0.1f * x)"'
         found.append(("expression", repr(fusion.expression), "must be a string of C++", fix))
     elif fusion.expression:
-        problem = expression_problem(fusion.expression)
+        problem, shown = expression_problem(fusion.expression), repr(fusion.expression)
+        if len(shown) > 200:
+            shown = f"{shown[:200]}..."
         if problem:
-            found.append(("expression", repr(fusion.expression), problem, 'for example "fmaxf(x, 0.1f * x)"'))
+            found.append(("expression", shown, problem, 'for example "fmaxf(x, 0.1f * x)"'))
         if fusion.activation != "none":
             found.append(
                 ("expression", repr(fusion.expression), "stands in place of an activation", "activation='none'")

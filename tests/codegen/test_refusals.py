@@ -84,6 +84,13 @@ def test_options_of_a_wrong_kind_are_named(options: dict[str, Any], words: str) 
     assert words in str(caught.value)
 
 
+def test_a_long_expression_is_not_repeated_whole() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Gemm(16, 24, 64, expression="(" * 3000 + "x" + ")" * 3000)
+    assert "is nested more than 128 deep" in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_a_fusion_that_is_none_is_named_whatever_the_architecture(arch: str) -> None:
     with pytest.raises(ConfigError, match="fusion='x': must be a Fusion"):
