@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from .gemm import Gemm
     from .launch_arrays import DeviceMatrix
+    from .overlap import Place
 
 _ROW_ALIGNMENT = 16
 """Bytes: TMA takes no other starts and pitches of rows (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -26,6 +28,19 @@ class OperandError(ValueError):
 
 class UnreadableError(OperandError):
     """An array of the right shape and type that lies so that the plain kernel cannot read or write it; others can."""
+
+
+def require_own_elements(name: str, place: Place) -> None:
+    """Raises OperandError for an array that is written and has elements in the same bytes."""
+    from .overlap import overlaps_itself
+
+    if overlaps_itself(place):
+        _, shape, strides, item = place
+        apart = tuple(math.prod(shape[axis + 1 :]) * item for axis in range(len(shape)))
+        raise OperandError(
+            f"{name}: its elements lie over one another (shape {shape}, strides {strides} in bytes), and each is written; those of a "
+            f"new array of this shape do not (strides {apart}, or further apart)"
+        )
 
 
 def wrong_major(name: str, remedy: str) -> str:
@@ -67,6 +82,9 @@ class BoundGemm:
         self._out = out
         division = gemm.division(_multiprocessors())
         self.workspace = Workspace(gemm, division, workspace)
+        self.workspace.require_apart(
+            (name, _place(one)) for name, one in zip(("a", "b", "out"), (a, b, d), strict=True)
+        )
         self.launch = packed(
             gemm.kernel,
             division.ctas,
@@ -109,7 +127,7 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False, w
     """Checks the arrays against the GEMM and prepares its launch. Raises OperandError, TypeError or LaunchError; ``out`` is untouched then."""
     from .launch import import_cupy
     from .launch_arrays import adopt, family_of
-    from .tensors import share_memory
+    from .overlap import share_memory
 
     operands = []
     for name, array, rows in (("a", a, gemm.m), ("b", b, gemm.n)):
@@ -131,6 +149,7 @@ def bind(gemm: Gemm, a: Any, b: Any, out: Any = None, dependent: bool = False, w
             raise OperandError(
                 f"out: shape {result.shape}, {result.dtype}; this GEMM writes {(gemm.m, gemm.n)}, {gemm.problem.d}"
             )
+        require_own_elements("out", _place(result))
         if "k" not in result.majors:
             raise OperandError("out: its rows are not contiguous, and this kernel writes rows of (M, N)")
         if gemm.config.epilogue.store == "tma":
@@ -187,7 +206,7 @@ def _row_bytes(matrix: DeviceMatrix) -> int:
     return matrix.strides[0] * 2
 
 
-def _place(matrix: DeviceMatrix) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+def _place(matrix: DeviceMatrix) -> Place:
     item = int(matrix.array.dtype.itemsize)
     return matrix.address, matrix.shape, tuple(stride * item for stride in matrix.strides), item
 

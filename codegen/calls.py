@@ -497,12 +497,13 @@ def call_with(
             with chosen or contextlib.nullcontext():
                 return gemm.bind(a, b, out, workspace=workspace, **others)(chosen)
         if out is None:
-            out = new_result(a, gemm.shape_d, gemm.problem.d, stream)
+            shape = getattr(gemm, "shape_d", None)  # a plain one has none
+            out = new_result(a, (gemm.m, gemm.n) if shape is None else shape, gemm.problem.d, stream)
         if kept.table.launch_with(a, b, out, stream, given) is not None:
             return out
         calls, memory, bound = kept.bound(a, b, out, stream, workspace, others)
         if calls is not None:
-            if workspace is not None:
+            if workspace is not None and bound.workspace is not None:
                 # The caller's array is not kept alive; called with another at its place, the launch clears that.
                 bound.workspace.memory.held = None
             kept.table.keep(a, b, out, calls, given, memory)

@@ -11,9 +11,10 @@ from . import relayout as copies
 from .bind import _encoded, _multiprocessors, kernel_arguments
 from .bind import packed as packed_launch
 from .launch_packed import Launches
+from .overlap import place_of
 from .tensors import empty
 from .terms import packed
-from .workspace import Workspace
+from .workspace import Workspace, require_array
 
 if TYPE_CHECKING:
     from .general import GeneralGemm
@@ -28,6 +29,7 @@ class GeneralBound:
     def __init__(self, gemm: GeneralGemm, given: Given, a: Any, out: Any, dependent: bool, workspace: Any = None):
         from .launch_arrays import family_of
 
+        require_array(workspace)
         kernel, copied = gemm.kernel_for(given)
         self._given, self._out = given, out
         self._family = family_of(a if out is None else out)
@@ -44,6 +46,7 @@ class GeneralBound:
         self._operands = operands
         division = kernel.division(_multiprocessors())
         self.workspace = own = Workspace(kernel, division, workspace)
+        own.require_apart((name, place_of(one)) for name, one in {**given.arrays, "out": self.d}.items())
         arguments, terms = self._arguments(kernel, operands[0], operands[1])
         launch = packed_launch(kernel.kernel, division.ctas, kernel.config.threads, arguments, own, terms, dependent)
         launches.append(launch)
@@ -90,6 +93,8 @@ class GeneralBound:
 
         tensors = (self._given.a.tensor, self._given.b.tensor, *self._given.pointers.values())
         chosen = launch_in_order(self.launch, {one.family for one in tensors} | {self._family}, self._typed(), stream)
+        for beside, array in self._given.copied_back.items():
+            array[...] = give_back(self._given.pointers[beside].array, "numpy", chosen).view(array.dtype)
         if self._out is None:
             given = give_back(self._typed(), self._family, chosen)
             # PyTorch has 8-bit floats, which came out as bytes.

@@ -7,6 +7,7 @@ launching and copying are elsewhere.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,13 @@ from stridewright.kernels.expression import parse
 from stridewright.kernels.fusion import BLOCK_K
 from stridewright.kernels.hopper_rules import element_bytes
 
-from .bind import OperandError
+from .bind import OperandError, require_own_elements
+from .given_scales import Scales, are_blocks
 from .launch import tell_once
+from .launch_arrays import WRITTEN
+from .overlap import place_of, same_elements, share_memory
 from .relayout import ALIGNMENT, padded_pitch
-from .tensors import Tensor, place_of, require_format, share_memory
+from .tensors import Tensor, require_format
 
 if TYPE_CHECKING:
     from .general import GeneralGemm
@@ -72,23 +76,13 @@ class Operand:
         """What TMA does not take of how this lies, "" if nothing."""
         pitch, between = self.pitches(major)
         what = "from one row to the next" if major == "k" else "from one element of K to the next"
-        for text, value in (
-            ("its address", self.tensor.address),
-            (f"the bytes {what}", pitch),
-            ("the bytes from matrix to matrix", between),
-        ):
+        if self.tensor.address % ALIGNMENT:
+            # Not which: what is said once of all such arrays must be the same of all.
+            return f"its address is no multiple of {ALIGNMENT}"
+        for text, value in ((f"the bytes {what}", pitch), ("the bytes from matrix to matrix", between)):
             if value % ALIGNMENT:
-                return (
-                    f"{text}, {value}, is no multiple of {ALIGNMENT}"
-                    if text == "its address"
-                    else f"{text} are {value}, no multiple of {ALIGNMENT}"
-                )
+                return f"{text} are {value}, no multiple of {ALIGNMENT}"
         return ""
-
-
-def _shape(array: Any) -> tuple[int, ...]:
-    """An array's shape; of a number or of None ()."""
-    return tuple(int(size) for size in getattr(array, "shape", ()))
 
 
 @dataclass
@@ -102,6 +96,23 @@ class Given:
     """Fields of Fusion that the arrays ask for."""
     numbers: dict[str, float] = field(default_factory=dict)
     pointers: dict[str, Tensor] = field(default_factory=dict)
+    copied_back: dict[str, Any] = field(default_factory=dict)
+    """The caller's numpy arrays that what is written beside D goes back to, where the kernel writes a copy."""
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        """All that was given, by the names that the caller has for it."""
+        own = {"factor0": "alpha", "factor1": "scale_a", "factor2": "scale_b"}
+        given = {"a": self.a.tensor, "b": self.b.tensor} | ({} if self.out is None else {"out": self.out})
+        return given | {own.get(name, name): tensor for name, tensor in self.pointers.items()}
+
+
+def _require_start(value: float) -> None:
+    """Raises OperandError for an amax that nothing is compared with rightly: patterns of these are above all others."""
+    if math.isnan(value) or math.copysign(1.0, value) < 0:
+        raise OperandError(
+            f"amax: begins at {value}, and it is raised from what it holds, which must be 0.0 or more; amax[...] = 0 begins anew"
+        )
 
 
 class Collector:
@@ -149,8 +160,12 @@ class Collector:
                 f" or ({self.gemm.batches}, {length})" if self.gemm.problem.form != "one" else ""
             )
             raise OperandError(f"{name}: shape {tensor.shape}, and one for each {axis} is {wanted}")
-        place, outer = shapes[tensor.shape]
-        return tensor, tensor.strides[place] if length > 1 else 1, 0 if outer is None else tensor.strides[outer]
+        return tensor, *self._steps(tensor, length)
+
+    def _steps(self, tensor: Tensor, length: int) -> tuple[int, int]:
+        """The stride along a vector, and that from matrix to matrix."""
+        place, outer = self._shapes_of_vectors(length)[tensor.shape]
+        return tensor.strides[place] if length > 1 else 1, 0 if outer is None else tensor.strides[outer]
 
     def _shapes_of_vectors(self, length: int) -> dict[tuple[int, ...], tuple[int, int | None]]:
         """The shapes that a vector may have: the axis along it, and the one from matrix to matrix."""
@@ -178,16 +193,22 @@ class Collector:
                 raise OperandError(f"{name}: must be given, since the expression {expression!r} names it")
 
     def require_apart(self, given: Given) -> None:
-        """Raises OperandError where the result is written over what is yet to be read. C may be the result, element for element."""
-        if given.out is None:
-            return
-        others = {"a": given.a.tensor, "b": given.b.tensor, **given.pointers}
-        for name, tensor in others.items():
-            if name == "c" and (tensor.address, tensor.strides) == (given.out.address, given.out.strides):
+        """Raises OperandError where what is written lies over what else is read or written. C may be what is written, element
+        for element: each is read before it is written, and by the same thread.
+        """
+        arrays = {name: (tensor, place_of(tensor)) for name, tensor in given.arrays.items()}
+        for written in WRITTEN:
+            if written not in arrays:
                 continue
-            if share_memory(place_of(given.out), place_of(tensor)):
+            place = arrays[written][1]
+            for name, (_, other) in arrays.items():
+                in_place = name == "c" and written != "amax" and same_elements(place, other)
+                if name == written or in_place or not share_memory(place, other):
+                    continue
+                also = "; C may be the very same elements" if name == "c" and written != "amax" else ""
                 raise OperandError(
-                    f"out: shares memory with {name}, which the kernel reads or writes, too, at other times; give it memory of its own"
+                    f"{written}: shares memory with {name}, which the kernel reads or writes, too, at other times; give it memory of "
+                    f"its own{also}"
                 )
 
     def scalar(self, array: Any, name: str) -> Tensor:
@@ -214,6 +235,8 @@ class Collector:
             may = (several, one)
         if tensor.shape not in may:
             raise OperandError(f"{name}: shape {tensor.shape}, and this GEMM takes {' or '.join(map(str, may))}")
+        if name in WRITTEN:
+            require_own_elements(name, place_of(tensor))
         if not tensor.contiguous_along(len(tensor.shape) - 1):
             raise OperandError(
                 f"{name}: its rows are not contiguous; for a column-major D exchange the operands: D.T = b @ a.T, with out=out.T"
@@ -225,9 +248,31 @@ class Collector:
         """The caller's array for D."""
         tensor, _, _ = self.matrix(out, "out", self.gemm.columns)
         wanted = self.gemm.problem.d
-        if tensor.dtype != wanted and not (tensor.dtype == "u8" and wanted in ("e4m3", "e5m2")):
+        if not self._holds_d(tensor):
             raise OperandError(f"out: dtype {tensor.dtype}, and this GEMM writes {wanted}")
+        self._require_reach(tensor)
         return tensor
+
+    def _holds_d(self, tensor: Tensor) -> bool:
+        """Whether elements of D's format fit there: bytes may be 8-bit floats."""
+        wanted = self.gemm.problem.d
+        return tensor.dtype == wanted or (tensor.dtype == "u8" and wanted in ("e4m3", "e5m2"))
+
+    def _require_reach(self, out: Tensor) -> None:
+        """Raises OperandError where a given configuration stores by TMA what TMA cannot reach. Without one a kernel is chosen that
+        can.
+        """
+        config = self.gemm._given_config
+        if config is None or config.on_blackwell or config.epilogue.store != "tma" or 0 in out.shape:
+            return
+        steps = zip(out.strides[:-1], out.shape[:-1], strict=True)
+        between = [("the bytes between its rows", stride * out.itemsize) for stride, length in steps if length > 1]
+        for what, value in (("its address", out.address), *reversed(between)):
+            if value % ALIGNMENT:
+                raise OperandError(
+                    f'out: {what}, {value}, must be a multiple of {ALIGNMENT} for the given configuration, which has store="tma"; '
+                    f'config.replace(store="direct") takes any, and without config such a kernel is chosen'
+                )
 
     def bias(self, given: Given, array: Any) -> None:
         """A bias for each column (N,), (1, N), (B, 1, N), or each row (M, 1), (B, M, 1)."""
@@ -276,73 +321,77 @@ class Collector:
         """Scales of A and of B: for each one number, one for each row, or one for each block of 128 of K (and, of B, of 128
         rows).
         """
-        both = {"scale_a": scale_a, "scale_b": scale_b}
-        fits = all(_shape(array)[-2:] == self._blocks(name) for name, array in both.items())
-        # Of one block of K, A's look like one for each row, and B's tell which: they are fewer than rows, or where there are
-        # no more than 128 rows one, which the same of promoted sums means.
-        meant = fits and (self.gemm.n > BLOCK_K or self.gemm.config.pipeline.promote == BLOCK_K)
-        for name, array in both.items():
-            self._scales(given, array, name, meant)
-
-    def _blocks(self, name: str) -> tuple[int, int]:
-        """The shape of an operand's scales of blocks."""
-        rows = self.gemm.m if name == "scale_a" else -(-self.gemm.n // BLOCK_K)
-        return rows, -(-self.gemm.k // BLOCK_K)
-
-    def _scales(self, given: Given, array: Any, name: str, blocks_meant: bool) -> None:
-        if array is None:
-            return
-        gemm = self.gemm
-        rows = gemm.m if name == "scale_a" else gemm.n
-        if isinstance(array, NUMBERS):
-            given.fusion["alpha"] = True
-            given.numbers["alpha"] = given.numbers.get("alpha", 1.0) * float(array)
-            return
-        tensor = self.tensor_of(array, name)
-        require_format(tensor, name, "f32")
-        if all(size == 1 for size in tensor.shape) and rows != 1 and not blocks_meant:
-            given.fusion["alpha"] = True
-            given.pointers["factor1" if name == "scale_a" else "factor2"] = tensor
-            return
-        blocks = self._blocks(name)
-        by_block = tensor.shape[-2:] == blocks and gemm.k > 0 and (blocks[1] > 1 or blocks_meant)
-        if by_block:
-            between = tensor.strides[0] if len(tensor.shape) == 3 else 0
-            if len(tensor.shape) == 3 and tensor.shape[0] != gemm.batches:
-                raise OperandError(f"{name}: shape {tensor.shape}, and there are {gemm.batches} matrices")
-            given.fusion[name] = "block"
-            given.numbers |= {
-                f"{name}_stride": tensor.strides[-2],
-                f"{name}_k_stride": tensor.strides[-1],
-                f"{name}_batch_stride": between,
-            }
-        else:
-            if tensor.shape not in self._shapes_of_vectors(rows):
-                turned = tensor.shape[-2:] == blocks[::-1]
-                raise OperandError(
-                    f"{name}: shape {tensor.shape}; there is one number, ({rows},) for each row, or {blocks} for blocks of {BLOCK_K}"
-                    + (f" (this is the transpose of that: {name}.T)" if turned else "")
-                )
-            tensor, stride, between = self.vector(array, name, rows, f"row of {name[-1]}")
-            given.fusion[name] = "row"
-            given.numbers |= {f"{name}_stride": stride, f"{name}_batch_stride": between}
-        given.pointers[name] = tensor
+        tensors: dict[str, Tensor] = {}
+        for name, array in (("scale_a", scale_a), ("scale_b", scale_b)):
+            if isinstance(array, NUMBERS):
+                given.fusion["alpha"] = True
+                given.numbers["alpha"] = given.numbers.get("alpha", 1.0) * float(array)
+            elif array is not None:
+                tensors[name] = self.tensor_of(array, name)
+                require_format(tensors[name], name, "f32")
+        rows, k_blocks = {"scale_a": self.gemm.m, "scale_b": self.gemm.n}, -(-self.gemm.k // BLOCK_K)
+        blocks_of = {"scale_a": (self.gemm.m, k_blocks), "scale_b": (-(-self.gemm.n // BLOCK_K), k_blocks)}
+        several = self.gemm.problem.form != "one"
+        found = {
+            name: Scales(
+                name,
+                tensor.shape,
+                rows[name],
+                blocks_of[name],
+                frozenset(self._shapes_of_vectors(rows[name])),
+                self.gemm.batches,
+                several,
+            )
+            for name, tensor in tensors.items()
+        }
+        blocks = are_blocks(found, self.gemm.config.pipeline.promote, blocks_of)
+        if blocks and self.gemm.k == 0:
+            return  # there are none
+        for name, tensor in tensors.items():
+            if blocks:
+                given.fusion[name] = "block"
+                given.numbers |= {
+                    f"{name}_stride": tensor.strides[-2],
+                    f"{name}_k_stride": tensor.strides[-1],
+                    f"{name}_batch_stride": tensor.strides[0] if len(tensor.shape) == 3 else 0,
+                }
+            elif found[name].is_number:
+                given.fusion["alpha"] = True
+                given.pointers["factor1" if name == "scale_a" else "factor2"] = tensor
+                continue
+            else:
+                stride, between = self._steps(tensor, rows[name])
+                given.fusion[name] = "row"
+                given.numbers |= {f"{name}_stride": stride, f"{name}_batch_stride": between}
+            given.pointers[name] = tensor
 
     def auxiliary(self, given: Given, aux: Any, amax: Any, scale_d: Any) -> None:
-        """What is written beside D, and D's factor."""
+        """What is written beside D, and D's factor. ``amax`` is raised, as the unsigned pattern of a float32, from the value that it
+        has to the largest |D| before the factor: it must begin at 0 or more. NaN in D does not count.
+        """
         if aux is not None:
             tensor, row, between = self.matrix(aux, "aux", self.gemm.n)
-            if tensor.dtype != self.gemm.problem.d and tensor.dtype != "u8":
+            if not self._holds_d(tensor):
                 raise OperandError(f"aux: dtype {tensor.dtype}, and it is written in D's format, {self.gemm.problem.d}")
             given.fusion["aux"] = True
             given.pointers["aux"] = tensor
+            self._to_copy_back(given, "aux", aux)
             given.numbers |= {"aux_row_stride": row, "aux_batch_stride": between}
         if amax is not None:
             given.fusion["amax"] = True
             given.pointers["amax"] = self.scalar(amax, "amax")
+            if isinstance(amax, np.ndarray):
+                # On a device only the kernel looks at it.
+                _require_start(float(amax.reshape(-1)[0]))
+            self._to_copy_back(given, "amax", amax)
         if scale_d is not None:
             given.fusion["scale_d"] = True
             given.pointers["scale_d"] = self.scalar(scale_d, "scale_d")
+
+    @staticmethod
+    def _to_copy_back(given: Given, name: str, array: Any) -> None:
+        if isinstance(array, np.ndarray) and not given.pointers[name].on_host:
+            given.copied_back[name] = array
 
     def offsets(self, given: Given, array: Any) -> None:
         """The groups' beginnings and the end of the last, ascending, int32, (G + 1,)."""

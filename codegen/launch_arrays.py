@@ -30,6 +30,8 @@ _FORMATS = {
     "int32": "s32",
 }
 _FP8 = ("e4m3", "e5m2")
+WRITTEN = ("out", "aux", "amax")
+"""What of a caller's arrays is written."""
 
 _log = logging.getLogger(__name__)
 
@@ -221,6 +223,7 @@ def adopt_array(array: Any, name: str = "array", dtype: str | None = None) -> tu
     if family == "cupy":
         held = array
     elif family == "numpy":
+        array = host_array(array, name)
         if np.dtype(array.dtype).name.startswith("float8"):
             array = array.view(np.uint8)
         tell_once(
@@ -244,6 +247,31 @@ def adopt_array(array: Any, name: str = "array", dtype: str | None = None) -> tu
             raise TypeError(f"{name}: is {found}, and {dtype} was asked for")
         found = dtype
     return held, found, family
+
+
+def host_array(array: Any, name: str) -> Any:
+    """A numpy array in the machine's byte order, which one that is read is copied to. Raises OperandError for one that is
+    written (``WRITTEN``) and is in the other order, or may not be written.
+
+    >>> host_array(np.ones(2, ">f4"), "bias").dtype.isnative
+    True
+    """
+    from .bind import OperandError
+
+    native = array.dtype.isnative
+    if name not in WRITTEN:
+        return array if native else array.astype(array.dtype.newbyteorder("="))
+    if not native:
+        order = "big-endian" if sys.byteorder == "little" else "little-endian"
+        raise OperandError(
+            f"{name}: its elements are {order} ({array.dtype.str}), and kernels write the machine's byte order: "
+            f'give {name}.astype({name}.dtype.newbyteorder("="))'
+        )
+    if not array.flags.writeable:
+        raise OperandError(
+            f"{name}: this numpy array is read-only (flags.writeable is False), and it is written; {name}.copy() may be"
+        )
+    return array
 
 
 def give_back(array: Any, family: str, stream: Any = None) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .bind import OperandError
-from .launch_arrays import family_of, format_of
+from .launch_arrays import family_of, format_of, host_array
+from .overlap import place_of, share_memory
 
 ACCEPTED = {"tf32": ("f32",), "e4m3": ("e4m3", "u8"), "e5m2": ("e5m2", "u8")}
 """Formats of arrays that hold operands of these; of any other, its own. Bytes may be 8-bit floats: CuPy has none."""
@@ -52,13 +53,14 @@ class Tensor:
 
 
 def of_numpy(array: Any, name: str) -> Tensor:
-    """A numpy array as it is. Raises OperandError for anything else.
+    """A numpy array as it is, or in the machine's byte order. Raises OperandError for anything else.
 
     >>> of_numpy(np.zeros((4, 8), np.float32), "a").strides
     (8, 1)
     """
     if not isinstance(array, np.ndarray):
         raise OperandError(f"{name}: {type(array).__name__} was given; the emulator takes numpy arrays")
+    array = host_array(array, name)
     try:
         dtype = format_of(array.dtype)
     except TypeError:
@@ -120,69 +122,6 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
     return np.dtype(own.get(dtype) or plain[dtype])
 
 
-Place = tuple[int, tuple[int, ...], tuple[int, ...], int]
-"""An address, a shape, strides in bytes, and the bytes of an element."""
-
-
-def place_of(tensor: Tensor) -> Place:
-    """Where a tensor lies."""
-    item = tensor.itemsize
-    return tensor.address, tensor.shape, tuple(stride * item for stride in tensor.strides), item
-
-
-def share_memory(one: Place, other: Place) -> bool:
-    """Whether two arrays are known to have bytes in common. Of matrices whose rows lie differently far apart, and of other
-    arrays with gaps, it says False.
-
-    >>> share_memory((0, (4, 8), (32, 2), 2), (16, (4, 8), (32, 2), 2)), share_memory((0, (4, 8), (32, 2), 2), (14, (4, 8), (32, 2), 2))
-    (False, True)
-    """
-    first, second = _rows_of(one), _rows_of(other)
-    if first is None or second is None:
-        return False
-    if first.count == 1:
-        first, second = second, first
-    # Now the second is a single run, or both are rows of the same pitch.
-    if second.count > 1 and first.pitch != second.pitch:
-        return False
-    for row in (0, second.count - 1) if second.count > 1 else (0,):
-        start = second.start + row * second.pitch - first.start
-        # The first row that ends behind the start.
-        nearest = max((start - first.width) // first.pitch + 1, 0) if first.count > 1 else 0
-        if nearest < first.count and start - first.width < nearest * first.pitch < start + second.width:
-            return True
-    return second.count > 1 and first.start > second.start and share_memory(other, one)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    start: int
-    count: int
-    pitch: int
-    width: int
-
-
-def _rows_of(place: Place) -> _Rows | None:
-    """An array as rows of bytes, one row where it has no gaps; None where it is empty or lies otherwise."""
-    address, shape, strides, item = place
-    if 0 in shape:
-        return None
-    width, rows = item, 1
-    pitch = 0
-    for stride, size in sorted(
-        (stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1 and stride
-    ):
-        if rows == 1 and stride == width:
-            width *= size
-        elif rows == 1:
-            pitch, rows = stride, size
-        elif stride == pitch * rows:
-            rows *= size
-        else:
-            return None
-    return _Rows(address, rows, pitch, width)
-
-
 def require_format(tensor: Tensor, name: str, wanted: str) -> None:
     """OperandError unless the array holds elements of this format."""
     accepted = ACCEPTED.get(wanted, (wanted,))
@@ -225,4 +164,16 @@ def _tensor(array: Any, name: str, dtype: str, address: int, family: str) -> Ten
     return Tensor(array, tuple(int(size) for size in array.shape), strides, dtype, address, family)
 
 
-__all__ = ["ACCEPTED", "Tensor", "empty", "family_of", "numpy_type", "of_device", "of_numpy", "require_format", "zeros"]
+__all__ = [
+    "ACCEPTED",
+    "Tensor",
+    "empty",
+    "family_of",
+    "numpy_type",
+    "of_device",
+    "of_numpy",
+    "place_of",
+    "require_format",
+    "share_memory",
+    "zeros",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from .division import Division
+    from .overlap import Place
 
 ALIGNMENT = 16
 """Bytes: partial sums are written four float32 at a time."""
@@ -151,6 +152,18 @@ def given(array: Any, needed: Sizes) -> Memory:
     return Memory(needed, held, address)
 
 
+def require_array(source: Any) -> None:
+    """Raises OperandError for what is no memory, whether or not any is needed."""
+    if source is None or isinstance(source, Workspaces) or (hasattr(source, "dtype") and hasattr(source, "shape")):
+        return
+    from .bind import OperandError
+
+    raise OperandError(
+        f"workspace: {type(source).__name__} was given, and it is an array on the device: "
+        "cupy.empty(gemm.workspace_bytes, 'uint8'), or None for one that is kept"
+    )
+
+
 class _OfStreams:
     """For each stream of each device a workspace for the launches of all GEMMs that go there one after the other. Every launch
     finds the counters zero and leaves them so, and whatever partial sums are left over, the next one writes over.
@@ -242,6 +255,7 @@ class Workspace:
     def __init__(self, gemm: Any, division: Any, source: Any = None):
         from .launch import current_device
 
+        require_array(source)
         # What was recorded of a division says itself how its sums are added.
         added = getattr(division, "added", None)
         self.needed = sizes(division, gemm.config.split.reduce == "atomic" if added is None else added)
@@ -259,6 +273,20 @@ class Workspace:
             self.memory = new(self.needed)
         else:
             self.memory = self.clear = given(source, self.needed)
+
+    def require_apart(self, others: Iterable[tuple[str, Place]]) -> None:
+        """Raises OperandError where the caller's memory, as far as the launch uses it, is that of another array, by name."""
+        if self.clear is None:
+            return
+        from .bind import OperandError
+        from .overlap import shared_with
+
+        name = shared_with((self.clear.address, (self.needed.bytes,), (1,), 1), others)
+        if name:
+            raise OperandError(
+                f"workspace: the {self.needed.bytes} bytes that this launch clears and writes share memory with {name}; "
+                "cupy.empty(gemm.workspace_bytes, 'uint8') is memory of its own"
+            )
 
     @property
     def arguments(self) -> tuple[Any, ...]:
