@@ -93,15 +93,13 @@ class GeneralBound:
 
         tensors = (self._given.a.tensor, self._given.b.tensor, *self._given.pointers.values())
         chosen = launch_in_order(self.launch, {one.family for one in tensors} | {self._family}, self._typed(), stream)
-        for beside, array in self._given.copied_back.items():
-            array[...] = give_back(self._given.pointers[beside].array, "numpy", chosen).view(array.dtype)
+        for written, array in self._given.copied_back.items():
+            array[...] = give_back(self._given.arrays[written].array, "numpy", chosen).view(array.dtype)
         if self._out is None:
             given = give_back(self._typed(), self._family, chosen)
             # PyTorch has 8-bit floats, which came out as bytes.
             name = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}.get(self.d.dtype)
             return given.view(getattr(sys.modules["torch"], name)) if name and self._family == "torch" else given
-        if self._family == "numpy":
-            self._out[...] = give_back(self._typed(), "numpy", chosen).view(self._out.dtype)
         return self._out
 
     def _typed(self) -> Any:

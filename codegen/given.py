@@ -6,6 +6,7 @@ launching and copying are elsewhere.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from .bind import OperandError, require_own_elements
 from .given_scales import Scales, are_blocks
 from .launch import tell_once
 from .launch_arrays import WRITTEN
-from .overlap import place_of, same_elements, share_memory
+from .overlap import place_of, place_of_host, same_elements, share_memory
 from .relayout import ALIGNMENT, padded_pitch
 from .tensors import Tensor, require_format
 
@@ -97,7 +98,7 @@ class Given:
     numbers: dict[str, float] = field(default_factory=dict)
     pointers: dict[str, Tensor] = field(default_factory=dict)
     copied_back: dict[str, Any] = field(default_factory=dict)
-    """The caller's numpy arrays that what is written beside D goes back to, where the kernel writes a copy."""
+    """The caller's numpy arrays that what is written goes back to, where the kernel writes a copy."""
 
     @property
     def arrays(self) -> dict[str, Tensor]:
@@ -121,6 +122,7 @@ class Collector:
     def __init__(self, gemm: GeneralGemm, tensor_of: Callable[[Any, str], Tensor]):
         self.gemm = gemm
         self.tensor_of = tensor_of
+        self._result: Any = None
 
     def format_of(self, name: str) -> str:
         """The format of A's or B's elements."""
@@ -210,6 +212,18 @@ class Collector:
                     f"{written}: shares memory with {name}, which the kernel reads or writes, too, at other times; give it memory of "
                     f"its own{also}"
                 )
+        if given.out is not None:
+            self._to_copy_back(given, "out", self._result)
+        self._require_apart_on_the_host(given)
+
+    @staticmethod
+    def _require_apart_on_the_host(given: Given) -> None:
+        """The same of the caller's numpy arrays, where copies of them lie apart and go back one after the other."""
+        for one, other in itertools.combinations(given.copied_back, 2):
+            if share_memory(*(place_of_host(given.copied_back[name]) for name in (one, other))):
+                raise OperandError(
+                    f"{one}: shares memory with {other}, and both are written; give it memory of its own"
+                )
 
     def scalar(self, array: Any, name: str) -> Tensor:
         """One float32 in memory."""
@@ -251,6 +265,7 @@ class Collector:
         if not self._holds_d(tensor):
             raise OperandError(f"out: dtype {tensor.dtype}, and this GEMM writes {wanted}")
         self._require_reach(tensor)
+        self._result = out
         return tensor
 
     def _holds_d(self, tensor: Tensor) -> bool:
@@ -390,7 +405,7 @@ class Collector:
 
     @staticmethod
     def _to_copy_back(given: Given, name: str, array: Any) -> None:
-        if isinstance(array, np.ndarray) and not given.pointers[name].on_host:
+        if isinstance(array, np.ndarray) and not given.arrays[name].on_host:
             given.copied_back[name] = array
 
     def offsets(self, given: Given, array: Any) -> None:

@@ -30,6 +30,15 @@ def place_of(tensor: Tensor) -> Place:
     return tensor.address, tensor.shape, tuple(stride * item for stride in tensor.strides), item
 
 
+def place_of_host(array: np.ndarray[Any, Any]) -> Place:
+    """Where a numpy array lies.
+
+    >>> place_of_host(np.zeros((4, 8), np.int16))[1:]
+    ((4, 8), (16, 2), 2)
+    """
+    return int(array.__array_interface__["data"][0]), array.shape, array.strides, array.itemsize
+
+
 def share_memory(one: Place, other: Place) -> bool:
     """Whether two arrays are known to have bytes in common: exactly, but for strides so odd that finding out takes long, of
     which it says False.

@@ -130,6 +130,11 @@ def test_what_is_written_beside_d_comes_back_to_numpy_arrays(machine: Machine) -
     assert Gemm(40, 24, 64)(a, b, out=out, aux=aux, amax=amax) is out
     assert (aux == 7).all()
     assert float(amax) == 7
+    d = np.zeros((40, 24), aux.dtype)
+    assert Gemm(40, 24, 64)(a, b, out=d, bias=Array(BIAS, (24,), np.float32)) is d
+    assert (d == 7).all()
+    with pytest.raises(OperandError, match="aux: shares memory with out, and both are written"):
+        Gemm(40, 24, 64)(a, b, out=d, aux=d)
 
 
 def test_numpy_arrays_that_are_written_are_looked_at_before_a_launch(machine: Machine) -> None:
