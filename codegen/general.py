@@ -23,7 +23,7 @@ from .asked import in_order, no_such, require_number, require_options, require_p
 from .bind import OperandError
 from .division import Division, divide
 from .gemm import Gemm, GemmEmulation
-from .general_select import choose
+from .general_select import choose, slot_of
 from .given import SIXTEEN_BITS, Collector, Given, Operand
 from .launch import tell_once
 from .select import SMS
@@ -117,8 +117,7 @@ class GeneralGemm(Gemm):
             given = self._given_config.replace(problem=problem, fusion=fusion, promote=promote).require_valid()
             return in_order(given, self.deterministic, given=True)
         probe = GemmConfig(problem=problem, fusion=fusion, epilogue=Epilogue(store="direct"))
-        slot = 128 // element_bytes(problem.a) if problem.a in _BYTES else 64
-        slot = slot // 2 if promote % slot else slot
+        slot = slot_of(promote, element_bytes(problem.a)) if problem.a in _BYTES else 64
         probe = probe.replace(promote=promote, tile_m=64, tile_n=8, tile_k=slot, consumers=1, stages=2)
         probe.require_valid()
         chosen = choose(problem, fusion, promote, direct, self.batches, load=self.load)

@@ -43,6 +43,16 @@ def choose(
     raise ConfigError(config.replace(stages=2).violations())
 
 
+def slot_of(promote: int, element: int) -> int:
+    """Elements of K of a slot: 128 bytes, or 64 where sums are promoted after a number of elements that is in no whole ones.
+
+    >>> slot_of(0, 2), slot_of(256, 1), slot_of(192, 1)
+    (64, 128, 64)
+    """
+    whole = 128 // element
+    return whole // 2 if promote % whole else whole
+
+
 def with_most_stages(config: GemmConfig) -> GemmConfig | None:
     """The configuration with as many stages as fit and are of use; None if it is not valid with any."""
     k_blocks = -(-(config.problem.k or 1) // config.tile.k)
@@ -63,7 +73,7 @@ def candidates(
     base = GemmConfig(
         problem=problem,
         fusion=fusion,
-    ).replace(promote=promote, store="tma" if staged else "direct", tile_k=128 // element)
+    ).replace(promote=promote, store="tma" if staged else "direct", tile_k=slot_of(promote, element))
     grouped = problem.form in ("groups_m", "groups_k")
     exact = tuned.lookup(problem, sms=sms, load=load) if problem.form == "one" and not promote else None
     if exact is not None:
@@ -85,7 +95,7 @@ def candidates(
             )
     if promote:
         # Float32 sums beside the tensor core's: each has a part of the registers.
-        slot = min(128 // element, promote)
+        slot = base.tile.k
         width = min(128, max(-(-n // 16) * 16, 16))
         widths = (128, 64) if fusion.scale_a == "block" or n > 64 else (width, 64, 32)
         if m > 64:

@@ -15,6 +15,13 @@ STAGED_FORMATS = ("bf16", "f16")
 """Formats of D that stmatrix stages for TMA stores: those of 16 bits."""
 
 
+PROMOTED_FORMATS = ("e4m3", "e5m2")
+"""Formats of operands whose sums keep few bits in the tensor core, and may be promoted to float32 on the way."""
+
+MOST_PROMOTE = 2**31
+"""Elements of K that a sum may go without being promoted: more than there are. The kernel counts slots in 32 bits."""
+
+
 def fusion_violations(config: GemmConfig) -> Iterator[Violation]:
     """Every broken rule of what is fused, how it is stored, and several products in one launch.
 
@@ -36,9 +43,16 @@ def fusion_violations(config: GemmConfig) -> Iterator[Violation]:
         yield from _of_three_violations(config)
     if fusion.gated:
         yield from _gated_violations(config)
-    if config.pipeline.promote:
+    if fusion.scale_a == "block" and problem.a not in PROMOTED_FORMATS:
+        yield Violation(
+            parameter="scale_a",
+            value="'block'",
+            rule=f"scales of blocks of K are for 8-bit floats, {' and '.join(PROMOTED_FORMATS)}, and a is {problem.a!r}",
+            fix="scales of rows, (M,) and (N,), and of whole tensors go with every format",
+        )
+    elif config.pipeline.promote:
         yield from _promotion_violations(config)
-    if fusion.scale_a == "block":
+    if fusion.scale_a == "block" and problem.a in PROMOTED_FORMATS:
         yield from _block_violations(config)
     if problem.form != "one":
         yield from _form_violations(config)
@@ -66,7 +80,7 @@ def _gated_violations(config: GemmConfig) -> Iterator[Violation]:
         (config.epilogue.store != "direct", "store", "'tma'", "a pair's one result is stored from registers", '"direct" works'),
         (config.schedule.swap, "swap", True, "the columns of a pair would lie in different threads", "swap=False works"),
         (config.split.kind != "none", "split_kind", repr(config.split.kind), "partial sums are stored one by one", '"none" works'),
-        (bool(n and n % 2), "n", n, "columns come in pairs: must be even", f"nearest {(n or 0) - 1}, {(n or 0) + 1}"),
+        (bool(n and n % 2), "n", n, "columns come in pairs: must be even", "nearest 2" if n == 1 else f"nearest {(n or 0) - 1}, {(n or 0) + 1}"),
     ):  # fmt: skip
         if wrong:
             yield Violation(parameter=parameter, value=value, rule=f"with gated pairs, {rule}", fix=fix)
@@ -74,7 +88,7 @@ def _gated_violations(config: GemmConfig) -> Iterator[Violation]:
 
 def _promotion_violations(config: GemmConfig) -> Iterator[Violation]:
     promote, tile = config.pipeline.promote, config.tile
-    if config.problem.a not in ("e4m3", "e5m2"):
+    if config.problem.a not in PROMOTED_FORMATS:
         yield Violation(
             parameter="promote",
             value=promote,
@@ -82,11 +96,19 @@ def _promotion_violations(config: GemmConfig) -> Iterator[Violation]:
             fix="promote=0",
         )
     elif promote < tile.k or promote % tile.k:
+        fits = tile.k > 64 and promote > 0 and promote % 64 == 0
         yield Violation(
             parameter="promote",
             value=promote,
             rule=f"sums are added after whole slots: must be a multiple of tile_k={tile.k}",
-            fix=f"nearest {max(promote // tile.k, 1) * tile.k}",
+            fix=f"nearest {max(promote // tile.k, 1) * tile.k}" + (", or tile_k=64" if fits else ""),
+        )
+    elif promote > MOST_PROMOTE:
+        yield Violation(
+            parameter="promote",
+            value=promote,
+            rule="must be at most 2^31, which no K reaches",
+            fix="0 adds sums to float32 ones never, a multiple of 128 from K up once",
         )
     if config.problem.form == "groups_k":
         yield Violation(

@@ -11,7 +11,7 @@ import pytest
 
 from stridewright import Gemm, gemm
 from stridewright.codegen.bind import OperandError
-from stridewright.kernels.config import ConfigError
+from stridewright.kernels.config import ConfigError, GemmConfig
 
 BF16 = ml_dtypes.bfloat16
 A, B = (np.ones((rows, 64), BF16) for rows in (16, 24))
@@ -188,3 +188,53 @@ def test_negative_strides_are_refused_by_the_plain_kernel_too() -> None:
         assert (plain.emulate(np.ascontiguousarray(array), B, sms=1).d == 64.0).all()
     one = Gemm(1, 24, 64)
     assert (one.emulate(A[:1][::-1], B, sms=1).d == 64.0).all()
+
+
+@pytest.mark.parametrize(("promote", "slot"), [(192, 64), (320, 64), (64, 64), (128, 128), (256, 128)])
+@pytest.mark.parametrize("m", [16, 100])
+def test_sums_are_promoted_after_any_number_of_elements_that_slots_can_have(promote: int, slot: int, m: int) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-3, 4, (rows, 512)).astype(ml_dtypes.float8_e4m3fn) for rows in (m, 24))
+    made = Gemm(m, 24, 512, "e4m3", "e4m3", "f32", promote=promote)
+    assert (made.config.tile.k, made.config.pipeline.promote) == (slot, promote)
+    wanted = a.astype(np.float64) @ b.astype(np.float64).T
+    run = made.emulate(a, b, sms=2)
+    assert (run.d == wanted).all()
+    assert not run.races
+
+
+@pytest.mark.parametrize(
+    ("promote", "words"),
+    [
+        (100, "promote=100: sums are added after whole slots: must be a multiple of tile_k=64; nearest 64"),
+        (-128, "promote=-128: sums are added after whole slots: must be a multiple of tile_k=128; nearest 128"),
+        (2**39, "promote=549755813888: must be at most 2^31, which no K reaches; 0 adds sums to float32 ones never"),
+        (2**70, "must be at most 2^31"),
+    ],
+)
+def test_what_promote_cannot_be_is_named(promote: int, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Gemm(16, 24, 512, "e4m3", "e4m3", "f32", promote=promote)
+    assert words in str(caught.value)
+
+
+def test_a_configuration_whose_slots_do_not_go_into_promote_is_told_of_smaller_ones() -> None:
+    config = GemmConfig().replace(tile_m=64, tile_n=16, tile_k=128, consumers=1, stages=2, promote=192, store="direct")
+    with pytest.raises(ConfigError, match=r"must be a multiple of tile_k=128; nearest 128, or tile_k=64$"):
+        Gemm(16, 24, 512, "e4m3", "e4m3", "f32", config=config)
+    assert Gemm(16, 24, 512, "e4m3", "e4m3", "f32", config=config.replace(tile_k=64)).config.pipeline.promote == 192
+    assert Gemm(16, 24, 512, "e4m3", "e4m3", "f32", promote=2**31).config.pipeline.promote == 2**31
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "tf32", "s8"])
+def test_scales_of_blocks_are_said_to_be_for_8_bit_floats(dtype: str) -> None:
+    kind = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32, "s8": np.int8}[dtype]
+    a, b = np.ones((8, 512), kind), np.ones((4, 512), kind)
+    with pytest.raises(ConfigError) as caught:
+        Gemm(8, 4, 512, dtype, dtype, "f32").emulate(
+            a, b, scale_a=np.ones((8, 4), np.float32), scale_b=np.ones((1, 4), np.float32)
+        )
+    assert str(caught.value) == (
+        f"scale_a='block': scales of blocks of K are for 8-bit floats, e4m3 and e5m2, and a is '{dtype}'; scales of rows, (M,) and "
+        "(N,), and of whole tensors go with every format"
+    )
