@@ -251,12 +251,13 @@ def adopt_array(array: Any, name: str = "array", dtype: str | None = None) -> tu
 
 def host_array(array: Any, name: str) -> Any:
     """A numpy array in the machine's byte order, which one that is read is copied to. Raises OperandError for one that is
-    written (``WRITTEN``) and is in the other order, or may not be written.
+    written (``WRITTEN``) and is in the other order, may not be written, or has elements in the same bytes.
 
     >>> host_array(np.ones(2, ">f4"), "bias").dtype.isnative
     True
     """
-    from .bind import OperandError
+    from .bind import OperandError, require_own_elements
+    from .overlap import place_of_host
 
     native = array.dtype.isnative
     if name not in WRITTEN:
@@ -271,6 +272,7 @@ def host_array(array: Any, name: str) -> Any:
         raise OperandError(
             f"{name}: this numpy array is read-only (flags.writeable is False), and it is written; {name}.copy() may be"
         )
+    require_own_elements(name, place_of_host(array))
     return array
 
 

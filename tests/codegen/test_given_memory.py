@@ -189,6 +189,9 @@ def test_arrays_on_their_way_to_a_device_are_looked_at_alike(machine: Machine) -
         adopt(fixed, "out")
     with pytest.raises(OperandError, match="out: its elements are big-endian"):
         adopt(np.zeros((40, 24), ">f2"), "out")
+    # Its copy on the device would not overlap, and come back into what does.
+    with pytest.raises(OperandError, match="out: its elements lie over one another"):
+        adopt(as_strided(np.zeros(4000, np.float16), (40, 24), (32, 2)), "out")
     assert adopt(fixed, "a").dtype == "f16"
     assert adopt(np.zeros((40, 24), ">f2"), "a").array.dtype.isnative
 
