@@ -53,7 +53,8 @@ def _converted(kind: str, own: str, bounded: Bounded, xp: Any) -> Bounded:
     if kind == own or kind == "int":
         return value, error
     if kind == "unsigned":
-        return value % 2.0**32, error
+        with np.errstate(invalid="ignore"):  # of a whole number divided by 0
+            return value % 2.0**32, error
     # Whole numbers of up to 24 bits are floats, too.
     return value, error + _ROUNDOFF * xp.where(xp.abs(value) <= 2.0**24, 0.0, xp.abs(value))
 
@@ -67,6 +68,8 @@ def _value(term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounded:
         left, kind = _value(above[-1].parts[0], values, xp), above[-1].parts[0].kind
         for sign in reversed(above):
             one, other = _converted(sign.kind, kind, left, xp), _as(sign.kind, sign.parts[1], values, xp)
+            if sign.what in "+-":
+                one, other = (_perhaps_fused(*pair, xp) for pair in zip(sign.parts, (one, other), strict=True))
             left, kind = _arithmetic(sign, *one, *other, xp), sign.kind
         return left
     if term.what == "number":
@@ -81,9 +84,19 @@ def _value(term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounded:
         return xp.where(truth, 1.0, 0.0), xp.where(unsure, 1.0, 0.0)
     parts = [_as(term.kind, part, values, xp) for part in term.parts]
     if term.what == "minus":
-        value = -parts[0][0]
-        return (value % 2.0**32 if term.kind == "unsigned" else value), parts[0][1]
+        value, error = parts[0]
+        if term.kind == "float":
+            return -value, error
+        return _converted(term.kind, "int", (0.0 - value, error), xp)  # a whole 0 has no sign
     return _call(term.what, parts, xp)
+
+
+def _perhaps_fused(term: Term, bounded: Bounded, xp: Any) -> Bounded:
+    """A part of a sum: of a product the compiler makes a multiply-add, in which it may be larger than float32's numbers are."""
+    while term.what == "minus":
+        term = term.parts[0]
+    value, error = bounded
+    return (value, xp.where(xp.isinf(value), xp.inf, error)) if term.what == "*" else bounded
 
 
 def _choice(term: Term, values: Mapping[str, Bounded], xp: Any) -> Bounded:
@@ -119,7 +132,9 @@ def _truth(term: Term, values: Mapping[str, Bounded], xp: Any) -> tuple[Any, Any
         (a, error_a), (b, error_b) = (_as(kind, part, values, xp) for part in term.parts)
         compare = {"<": xp.less, ">": xp.greater, "<=": xp.less_equal, ">=": xp.greater_equal, "==": xp.equal}
         truth = xp.not_equal(a, b) if term.what == "!=" else compare[term.what](a, b)
-        return xp.asarray(truth), _near(a - xp.asarray(b), error_a + error_b, xp)
+        with np.errstate(invalid="ignore"):
+            difference = a - xp.asarray(b)
+        return xp.asarray(truth), _near(difference, error_a + error_b, xp)
     value, error = _value(term, values, xp)
     return xp.asarray(xp.not_equal(value, 0.0)), _near(value, error, xp)
 
@@ -140,7 +155,11 @@ def _arithmetic(term: Term, a: Any, error_a: Any, b: Any, error_b: Any, xp: Any)
             whole = {
                 "+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: xp.trunc(a / b), "%": lambda: xp.fmod(a, b),
             }[term.what]()  # fmt: skip
-        return (whole % 2.0**32 if term.kind == "unsigned" else whole), error_a + error_b
+            whole = whole + 0.0  # a whole 0 has no sign
+            # Divided by 0, C++ says nothing of it.
+            nothing = (b == 0) & (term.what in "/%")
+            whole, error = xp.where(nothing, 0.0, whole), xp.where(nothing, xp.inf, error_a + error_b)
+            return (whole % 2.0**32 if term.kind == "unsigned" else whole), error
     with np.errstate(all="ignore"):
         if term.what in "+-":
             value = a + b if term.what == "+" else a - b
@@ -190,7 +209,7 @@ def _call(name: str, parts: list[Bounded], xp: Any) -> Bounded:
             apart = xp.where(xp.isfinite(value) | (xp.asarray(error) > 0), apart, 0.0)
             return _in_float32(result, apart, xp.asarray(error) == 0, xp)
         if name in ("relu", "fabsf"):
-            return (xp.abs(value) if name == "fabsf" else activation("relu", xp)(value)), error
+            return (xp.abs(value) if name == "fabsf" else xp.where(value < 0, 0.0, value)), error
         if name in ("fmaxf", "fminf"):
             other, other_error = parts[1]
             # The hardware's give the number where one is NaN.
@@ -202,6 +221,9 @@ def _call(name: str, parts: list[Bounded], xp: Any) -> Bounded:
             other_near = xp.where(xp.isfinite(other_error), other_error, 0.0)
             corners = [xp.power(value + i * near, other + j * other_near) for i in (-1, 0, 1) for j in (-1, 0, 1)]
             middle, same = corners[4], known & xp.isfinite(other_error)
+            # The power of a negative number has a value, and its sign, where the exponent is whole.
+            whole = xp.floor(other + other_near) >= xp.ceil(other - other_near)
+            same = same & ~((value - near < 0) & (other_near > 0) & whole)
         else:
             corners = [_function(name, value + i * near, xp) for i in (-1, 0, 1)]
             middle, same = corners[1], known
@@ -221,9 +243,9 @@ def _function(name: str, value: Any, xp: Any) -> Any:
 
         # gelu is x (1 + erf(x / sqrt 2)) / 2.
         scaled = xp.clip(value, -30.0, 30.0) * 2.0**0.5
-        return xp.where(
-            scaled == 0, 0.0, 2.0 * activation("gelu", xp)(scaled) / xp.where(scaled == 0, 1.0, scaled) - 1.0
-        )
+        far = 2.0 * activation("gelu", xp)(scaled) / xp.where(scaled == 0, 1.0, scaled) - 1.0
+        # Near 0 little is left of that; the series' next part is below 2^-50 of the first.
+        return xp.where(xp.abs(value) < 1e-4, 1.1283791670955126 * (value - value**3 / 3.0), far)
     functions = {
         "expf": xp.exp, "logf": xp.log, "log1pf": xp.log1p, "tanhf": xp.tanh, "sqrtf": xp.sqrt,
         "rsqrtf": lambda x: 1.0 / xp.sqrt(x), "floorf": xp.floor, "ceilf": xp.ceil, "rintf": xp.rint,
