@@ -160,7 +160,8 @@ def _tensor(array: Any, name: str, dtype: str, address: int, family: str) -> Ten
         raise OperandError(f"{name}: strides {tuple(array.strides)} in bytes are no multiples of the element's {item}")
     strides = tuple(int(stride) // item for stride in array.strides)
     if any(stride < 0 and size > 1 for stride, size in zip(strides, array.shape, strict=True)):
-        raise OperandError(f"{name}: strides {strides}: must not be negative; a copy has none")
+        copy = f"{'np' if isinstance(array, np.ndarray) else 'xp'}.ascontiguousarray({name})"
+        raise OperandError(f"{name}: strides {strides}: must not be negative; {copy} makes a copy that has none")
     return Tensor(array, tuple(int(size) for size in array.shape), strides, dtype, address, family)
 
 

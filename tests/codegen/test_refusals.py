@@ -176,8 +176,9 @@ def test_a_batch_that_a_configuration_reads_mn_major_says_how_it_gets_so() -> No
     assert (made.emulate(turned, B, sms=1).d == 64.0).all()
 
 
-def test_negative_strides_are_refused_by_the_plain_kernel_too() -> None:
-    plain = Gemm(16, 24, 64)
+@pytest.mark.parametrize("d", ["bf16", "f32"])
+def test_negative_strides_are_refused_by_the_plain_kernel_too(d: str) -> None:
+    plain = Gemm(16, 24, 64, d=d)
     for array in (A[::-1], A[:, ::-1]):
         strides = tuple(stride // 2 for stride in array.strides)
         with pytest.raises(OperandError) as caught:
@@ -186,7 +187,7 @@ def test_negative_strides_are_refused_by_the_plain_kernel_too() -> None:
             f"a: strides {strides}: must not be negative; np.ascontiguousarray(a) makes a copy that has none"
         )
         assert (plain.emulate(np.ascontiguousarray(array), B, sms=1).d == 64.0).all()
-    one = Gemm(1, 24, 64)
+    one = Gemm(1, 24, 64, d=d)
     assert (one.emulate(A[:1][::-1], B, sms=1).d == 64.0).all()
 
 
