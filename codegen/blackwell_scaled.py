@@ -130,6 +130,9 @@ class BlackwellScaledGemm(BlackwellGeneralGemm):
     ('BlackwellScaledGemm', 'mxf8f6f4', [(2, 4, 32, 4, 4), (3, 4, 32, 4, 4)])
     """
 
+    # alpha is multiplied by the operands' tensor scales first.
+    _float32_numbers = ("beta",)
+
     def __init__(self, m: int, n: int, k: int, *args: Any, **options: Any):
         if isinstance(k, int | np.integer) and k == 0:
             rule = "must be at least one vector of elements that share a factor"

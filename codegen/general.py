@@ -50,6 +50,9 @@ class GeneralGemm(Gemm):
     _launch_with: Callable[..., Any] = staticmethod(lambda a, b, out, stream, others: None)
     """Launches what is kept for these arrays and others, and returns ``out``, or does nothing and returns None."""
 
+    _float32_numbers: tuple[str, ...] = ("alpha", "beta", "scale_a", "scale_b")
+    """What a call gives as a number must be a float32 by itself."""
+
     def __init__(
         self,
         m: int,
@@ -195,7 +198,7 @@ class GeneralGemm(Gemm):
         unknown = others.keys() - _OTHERS
         if unknown:
             raise TypeError(no_such(unknown, (*_OTHERS, "out")))
-        for name in ("alpha", "beta", "scale_a", "scale_b"):
+        for name in self._float32_numbers:
             require_number(name, others.get(name))
         collector = self._collector(tensor_of)
         given = Given(collector.operand(a, "a"), collector.operand(b, "b"))
@@ -207,7 +210,8 @@ class GeneralGemm(Gemm):
         if others.get("bias") is not None:
             collector.bias(given, others["bias"])
         collector.both_scales(given, others.get("scale_a"), others.get("scale_b"))
-        require_product(given.numbers["alpha"])
+        if "alpha" in self._float32_numbers:
+            require_product(given.numbers["alpha"])
         collector.auxiliary(given, others.get("aux"), others.get("amax"), others.get("scale_d"))
         collector.offsets(given, others.get("offsets"))
         collector.require_what_is_named(given)

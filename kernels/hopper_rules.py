@@ -136,12 +136,25 @@ def most_accumulators(config: GemmConfig) -> int:
 
 def _most_promoted(config: GemmConfig) -> int:
     """The same of a promoted tile: what more than one term needs is too much beside two sets, or a cluster, and other state."""
+    if config.pipeline.accumulators > 1 and config.fusion.scale_a == "block" and _crowds_scales(config):
+        return MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE[0]
     terms = _terms_in_memory(config) + bool(config.fusion.expression)
     state, several = _holds_state(config), config.problem.form != "one"
     crowded = (config.pipeline.accumulators > 1 or config.cluster != Cluster()) and (state or several)
     if terms <= 1 or not crowded:
         return MAXIMUM_ACCUMULATORS_PROMOTED
     return MAXIMUM_ACCUMULATORS_PROMOTED_AND_STATE[terms > 2 and several]
+
+
+def _crowds_scales(config: GemmConfig) -> bool:
+    """What leaves no registers for scales of blocks beside two sets of 64 sums: two things of which each alone fits (spills of
+    NVRTC 13.0).
+    """
+    cluster, direct = config.cluster, config.epilogue.store == "direct"
+    several, single = config.problem.form != "one", cluster == Cluster()
+    if config.split.kind != "none":
+        return several or direct or not single
+    return (config.problem.form == "groups_m" and not single) or (cluster.m > 1 and cluster.n > 1 and direct)
 
 
 def _most_beside_terms(config: GemmConfig) -> int:

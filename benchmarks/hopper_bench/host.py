@@ -33,6 +33,7 @@ def cold(arguments: Namespace) -> int:
         try:
             for name in rows:
                 environment = {**os.environ, "STRIDEWRIGHT_CACHE_DIR": folder}
+                environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as an installed package has its bytecode
                 command = [sys.executable, str(PROGRAM), "first_result", "--shape", arguments.shape]
                 done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
                 if done.returncode:
