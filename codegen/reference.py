@@ -161,7 +161,9 @@ def _function_error(act: str, d_format: str, x: Any, value: Any, xp: Any) -> Any
     if act in ("none", "relu"):
         return 0.0 * x
     error = _FUNCTION_ERROR * (1.0 + xp.abs(x))
-    return error + _COARSE_GELU * xp.abs(value) if act == "gelu" and d_format in ("bf16", "e4m3", "e5m2", "s8") else error
+    return (
+        error + _COARSE_GELU * xp.abs(value) if act == "gelu" and d_format in ("bf16", "e4m3", "e5m2", "s8") else error
+    )
 
 
 def _gated(x: Any, x_allowed: Any, act: str, d_format: str, xp: Any) -> tuple[Any, Any]:
