@@ -152,6 +152,9 @@ def test_promoted_tiles_of_plain_stores_hold_64_sums(cluster: tuple[int, int], s
     config = config.replace(promote=128, accumulators=sets, cluster_m=cluster[0], cluster_n=cluster[1], store="direct")
     assert not config.violations()
     several = dataclasses.replace(config, problem=dataclasses.replace(config.problem, form="groups_m"))
-    assert not several.violations()
+    if scaled and sets == 2 and cluster != (1, 1):
+        assert "at most 48 fit beside the rest" in str(several.violations()[0])
+    else:
+        assert not several.violations()
     wider = config.replace(tile_m=256, tile_n=128)
     assert "at most 64 fit beside the rest" in str(wider.violations()[0])
