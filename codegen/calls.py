@@ -497,8 +497,7 @@ def call_with(
             with chosen or contextlib.nullcontext():
                 return gemm.bind(a, b, out, workspace=workspace, **others)(chosen)
         if out is None:
-            shape = getattr(gemm, "shape_d", None)  # a plain one has none
-            out = new_result(a, (gemm.m, gemm.n) if shape is None else shape, gemm.problem.d, stream)
+            out = new_result(a, gemm.shape_d, gemm.problem.d, stream)
         if kept.table.launch_with(a, b, out, stream, given) is not None:
             return out
         calls, memory, bound = kept.bound(a, b, out, stream, workspace, others)

@@ -207,6 +207,11 @@ class Gemm:
         return f"Gemm(m={self.m}, n={self.n}, k={self.k}, config={self.config.name})"
 
     @property
+    def shape_d(self) -> tuple[int, ...]:
+        """D's shape."""
+        return (self.m, self.n)
+
+    @property
     def derivation(self) -> Derivation:
         """The constants of the kernel and the layouts they come from."""
         return derive(self.config.replace(problem=_what_matters(self.config)))

@@ -13,7 +13,6 @@ import numpy as np
 
 from .bind import OperandError
 from .launch_arrays import family_of, format_of, host_array
-from .overlap import place_of, share_memory
 
 ACCEPTED = {"tf32": ("f32",), "e4m3": ("e4m3", "u8"), "e5m2": ("e5m2", "u8")}
 """Formats of arrays that hold operands of these; of any other, its own. Bytes may be 8-bit floats: CuPy has none."""
@@ -173,8 +172,6 @@ __all__ = [
     "numpy_type",
     "of_device",
     "of_numpy",
-    "place_of",
     "require_format",
-    "share_memory",
     "zeros",
 ]

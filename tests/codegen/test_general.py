@@ -18,9 +18,10 @@ from stridewright.codegen.bind import OperandError
 from stridewright.codegen.cli.general_run import Options, draw, run
 from stridewright.codegen.general import GeneralGemm
 from stridewright.codegen.general_call import multiply
+from stridewright.codegen.overlap import share_memory
 from stridewright.codegen.reference import LARGEST, activation, expected, widened
 from stridewright.codegen.source import generate
-from stridewright.codegen.tensors import numpy_type, share_memory
+from stridewright.codegen.tensors import numpy_type
 from stridewright.kernels.config import ConfigError, GemmConfig, Problem
 from stridewright.kernels.fusion import ACTIVATIONS, Fusion, expression_problem
 
