@@ -125,7 +125,7 @@ def _draw_config(random: np.random.Generator) -> GemmConfig:
         schedule_kind=kind,
         consumers=consumers,
         swap=bool(random.random() < 0.2),
-        order=one_of("grouped", "serpentine", "row", "hilbert"),
+        order=one_of("grouped", "serpentine", "row", "nested", "hilbert"),
         group_m=one_of(1, 2, 8),
         cluster_m=one_of(1, 1, 1, 2),
         cluster_n=one_of(1, 1, 1, 2),

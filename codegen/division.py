@@ -34,6 +34,8 @@ class Division:
     """float32 numbers of the workspace for partial sums."""
     counters: int
     """32-bit counters beside it, zero before and after every launch."""
+    placed: bool = False
+    """Whether these count numbers of clusters, which take them when they start."""
     batches: int = 1
     """Matrices of a batch, or groups of K."""
 
@@ -73,6 +75,7 @@ def divide(config: GemmConfig, m: int, n: int, k: int, sms: int = SMS, batches: 
         # What does not fill a turn, together with the turn before it, so that no share is shorter than a tile.
         shared = blocks % most + (most if blocks > most else 0)
         clusters = min(most, shared * k_blocks)
+    placed = config.schedule.launch == "placed"
     places = shared if split.reduce == "atomic" else 2 * clusters
     return Division(
         rows=rows,
@@ -82,6 +85,7 @@ def divide(config: GemmConfig, m: int, n: int, k: int, sms: int = SMS, batches: 
         k_blocks=k_blocks,
         shared_blocks=shared,
         partial_floats=places * cluster * tile.m * tile.n if shared else 0,
-        counters=2 * shared * cluster,
+        counters=clusters + 1 if placed else 2 * shared * cluster,
+        placed=placed,
         batches=batches,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from stridewright.kernels.config import ConfigError, Epilogue, GemmConfig, Problem, Violation
 from stridewright.kernels.fusion import Fusion
 from stridewright.kernels.hopper import Derivation, TensorMaps, derive
-from stridewright.kernels.orders import packed_table
+from stridewright.kernels.orders import TABLES, packed_table, patch_of
 
 from . import tuned
 from .asked import _beyond_plain, _missing_sizes, _refuse_beyond, in_order
@@ -312,16 +312,26 @@ class Gemm:
         """
         return divide(self.config, *self.kernel_sizes, self.k, sms)
 
-    def order_table(self) -> NDArray[Any]:
-        """The order of the tiles as the kernel reads it, for the orders that it cannot compute; else empty.
+    def order_table(
+        self, sms: int = SMS, gpcs: Sequence[int] | None = None, clusters: int | None = None
+    ) -> NDArray[Any]:
+        """The order of the tiles as the kernel reads it, for the orders that it cannot compute, else empty; of ``launch="placed"``
+        behind it the number of a cluster for each SM (``codegen.placement``), ``clusters`` of them, those of ``sms`` multiprocessors
+        if not given. ``gpcs``: the GPC of each SM, those of no chip in particular if not given.
 
         >>> Gemm(512, 512, 256).order_table().size
         0
         """
-        if self.config.schedule.order != "hilbert":
-            return np.zeros(0, dtype=np.uint32)
-        division = self.division()
-        return packed_table(self.config.schedule.order, division.rows, division.columns)
+        schedule, division = self.config.schedule, self.division(sms)
+        table = np.zeros(0, dtype=np.uint32)
+        if schedule.order in TABLES:
+            patch = patch_of(self.config.cluster.m, self.config.cluster.n)
+            table = packed_table(schedule.order, division.rows, division.columns, schedule.group_m, patch)
+        if schedule.launch == "placed":
+            from .placement import any_chip, homes
+
+            table = np.concatenate([table, homes(gpcs or any_chip(), clusters or division.clusters)])
+        return table
 
     # ---- on a GPU ---------------------------------------------------------------------------------------------------
 
@@ -534,9 +544,9 @@ class Gemm:
             d,
             np.uint64(self.n),
             *map(np.uint32, (*self.kernel_sizes, self.k)),
-            order if (order := self.order_table()).size else None,
+            order if (order := self.order_table(sms)).size else None,
             np.full(division.partial_floats, start, dtype=np.float32) if division.shared_blocks else None,
-            np.zeros(division.counters, dtype=np.uint32) if division.shared_blocks else None,
+            np.zeros(division.counters, dtype=np.uint32) if division.counters else None,
             np.uint32(division.shared_blocks),
         ]
 

@@ -453,9 +453,9 @@ class GeneralGemm(Gemm):
             bytes(128) if maps.d_tail is None else TensorMapArgument(maps.d_tail, d.raw),
             d.raw,
             *self.sizes_for(a, d),
-            order if (order := self.order_table()).size else None,
+            order if (order := self.order_table(sms)).size else None,
             sums,
-            np.zeros(division.counters, dtype=np.uint32) if division.shared_blocks else None,
+            np.zeros(division.counters, dtype=np.uint32) if division.counters else None,
             np.uint32(division.shared_blocks),
         ]
         if uses_terms(self.config):

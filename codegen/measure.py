@@ -383,8 +383,13 @@ def _keep(values: list[float], value: float | None) -> None:
 
 
 def gemm_launches(gemm: Gemm, buffers: Sequence[Buffers], dependent: bool = False) -> list[Launch]:
-    """The launches of a Gemm, one for each set of buffers; ``dependent`` as ``Gemm.bind`` takes it."""
-    return [_kept(gemm.bind(one.a, one.b, one.d, dependent)) for one in buffers]
+    """The launches of a Gemm, one for each set of buffers; ``dependent`` as ``Gemm.bind`` takes it. In one stream they share a
+    workspace, as calls of a Gemm do.
+    """
+    from .workspace import Workspaces
+
+    workspaces = Workspaces()
+    return [_kept(gemm.bind(one.a, one.b, one.d, dependent, workspaces)) for one in buffers]
 
 
 def _kept(bound: Any) -> Launch:

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stridewright.kernels.config import GemmConfig, Problem
-from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, MAXIMUM_PARTS, MAXIMUM_STAGES, SHARED_LIMIT
+from stridewright.kernels.hopper_choice_rules import MAXIMUM_PARTS
+from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, MAXIMUM_STAGES, SHARED_LIMIT
 
 from .model_likeness import beyond_form
 from .model_table import Constants, Fitted, fitted

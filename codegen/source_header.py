@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import textwrap
 
-from stridewright.kernels.config import GemmConfig
+from stridewright.kernels.config import Cluster, GemmConfig
 from stridewright.kernels.hopper import Derivation, OperandTile
-from stridewright.kernels.hopper_rules import sharers, uses_terms
+from stridewright.kernels.hopper_rules import NUMBER, sharers, uses_terms
+from stridewright.kernels.orders import TABLES
 from stridewright.layout.hardware import TensorMap
 
 WIDTH = 135
@@ -179,6 +180,8 @@ def _memory(derivation: Derivation) -> list[tuple[str, str]]:
         if consumers > 1
         else f"D on its way out: {buffers} panel{'s' * (buffers > 1)}",
         "barriers": f"full[{stages}], empty[{stages}]: 8 bytes each",
+        NUMBER: "the number of the CTA's cluster in the grid"
+        + ", in CTA 0 of the cluster" * (config.cluster != Cluster()),
     }
     return [
         (f"{offset:>7} .. {offset + length:>7}", what[use]) for use, offset, length in derivation.shared_map if length
@@ -198,9 +201,11 @@ def _name(config: GemmConfig) -> list[str]:
     if config.cluster.m * config.cluster.n > 1:
         said.append(f"cluster{config.cluster.m}x{config.cluster.n}: CTAs of a cluster above and beside one another")
     said.append(f"stages{pipeline.stages}: slots of the ring")
-    if schedule.order in ("grouped", "serpentine"):
-        word = "group" if schedule.order == "grouped" else "serpentine"
+    if schedule.order in ("grouped", "serpentine", "nested"):
+        word = "group" if schedule.order == "grouped" else schedule.order
         said.append(f"{word}{schedule.group_m}: rows of blocks in a band of the order")
+    if schedule.launch == "placed":
+        said.append("placed: clusters of one GPC have neighbouring numbers in the grid, and so neighbouring tiles")
     if config.epilogue.store == "tma":
         said.append(f"tma{config.epilogue.buffers}: D leaves by the copy engine, through so many panels a consumer")
     else:
@@ -278,15 +283,26 @@ def _arguments(derivation: Derivation) -> list[tuple[str, str]]:
     sizes = "the kernel's own: N, M and K of the problem" if config.schedule.swap else "M, N and K"
     baked = [name.upper() for name in config.specialize]
     rows.append(("m, n, k", sizes + (f"; {', '.join(baked)} are baked in and not looked at" if baked else "")))
+    size = config.cluster.m * config.cluster.n
     table = "a uint32 on the device for each block of tiles in turn: row | column << 16; read even before the grid before has ended"
-    rows.append(("order", table if config.schedule.order == "hilbert" else unused))
-    size, sums = config.cluster.m * config.cluster.n, "int32" if config.problem.a == "s8" else "float32"
+    homes = f"a uint32 on the device for each SM, %nsmid in all: the number, below {'CTAs of the grid' if size == 1 else f'CTAs / {size}'}, of the cluster that belongs there; any are right"
+    placed = config.schedule.launch == "placed"
+    tables = [text for text, wanted in ((table, config.schedule.order in TABLES), (homes, placed)) if wanted]
+    rows.append(("order", "; and behind these ".join(tables) or unused))
+    sums = "int32" if config.problem.a == "s8" else "float32"
     tiles = "shared_blocks" + (f" * {size}" if size > 1 else "")
     held = f"{tiles} tiles, zero at first and left so" if atomic else "2 tiles for each CTA of the grid"
     held += f", of {config.tile.m} * {config.tile.n}, 16-byte aligned"
     rows.append(("partials", f"{sums} sums of shared tiles: {held}" if split else unused))
     rows.append(
-        ("counters", f"uint32, 2 * {tiles}: two for each shared tile, zero at first and left so" if split else unused)
+        (
+            "counters",
+            f"uint32, 2 * {tiles}: two for each shared tile, zero at first and left so"
+            if split
+            else f"uint32, one for each {'cluster' if size > 1 else 'CTA'} and one more, zero at first and left so; not those of a kernel that may still run"
+            if placed
+            else unused,
+        )
     )
     rows.append(
         ("shared_blocks", "how many blocks of tiles are shared, the first ones of the order" if split else unused)

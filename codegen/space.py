@@ -29,10 +29,10 @@ from stridewright.kernels.config import (
     Tile,
     Violation,
 )
+from stridewright.kernels.hopper_choice_rules import MAXIMUM_PARTS
 from stridewright.kernels.hopper_rules import (
     ALIGNMENT_SLACK,
     MAXIMUM_GROUP,
-    MAXIMUM_PARTS,
     MAXIMUM_STAGES,
     SHARED_LIMIT,
     SLOT_DEPTHS,
@@ -462,6 +462,9 @@ def _steps(config: GemmConfig, sms: int) -> Iterator[GemmConfig]:
             if order in ("grouped", "serpentine") and order != schedule.order and group != min(schedule.group_m, 8):
                 continue
             yield config.replace(order=order, group_m=min(group, MAXIMUM_GROUP))
+    yield config.replace(launch="placed" if schedule.launch == "static" else "static")
+    if schedule.order != "nested":
+        yield config.replace(order="nested", launch="placed")
     for operand in ("hint_a", "hint_b"):
         for hint in HINTS:
             yield config.replace(**{operand: hint})

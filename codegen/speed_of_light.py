@@ -317,10 +317,11 @@ def speed_of_light(gemm: Gemm, device: Device = H200) -> SpeedOfLight:
 
 def _panels(gemm: Gemm, division: Division) -> float:
     """Panels of tiles: a cluster of m x n has m panels of A and n of B."""
-    from stridewright.kernels.orders import order_table
+    from stridewright.kernels.orders import order_table, patch_of
 
     cluster, schedule = gemm.config.cluster, gemm.config.schedule
-    table = order_table(schedule.order, division.rows, division.columns, schedule.group_m).tolist()
+    patch = patch_of(cluster.m, cluster.n)
+    table = order_table(schedule.order, division.rows, division.columns, schedule.group_m, patch).tolist()
     # Each average counts the one row or column of zeros too.
     a = panels_per_window([(row, 0) for row, _ in table], division.clusters) - 1
     b = panels_per_window([(0, column) for _, column in table], division.clusters) - 1

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from stridewright.kernels.hopper import ELEMENT_BYTES, PANEL_COLUMNS, Derivation
-from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, panel_rows
+from stridewright.kernels.hopper_rules import ALIGNMENT_SLACK, NUMBER, panel_rows
 from stridewright.layout import SwizzledLayout, idx2crd, left_inverse, size
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def describe(derivation: Derivation, address: int) -> str:
         if use == "barriers":
             stages = derivation.config.pipeline.stages
             return f"full[{within // 8}]" if within < 8 * stages else f"empty[{within // 8 - stages}]"
+        if use == NUMBER:
+            return NUMBER
         if use == "staging of D":
             panel = panel_rows(derivation.config) * PANEL_COLUMNS * ELEMENT_BYTES
             consumer, buffer = divmod(within // panel, derivation.config.epilogue.buffers)

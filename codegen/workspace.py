@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 ALIGNMENT = 16
 """Bytes: partial sums are written four float32 at a time."""
 
+NUMBER_BYTES = 2**12
+"""What a stream's workspace has for the numbers that clusters take (``launch="placed"``): apart, since they are taken while the
+kernel before, which may count there, still runs."""
+
 COUNTER_BYTES = 2**16
 """What a stream's workspace has for counters; a GEMM with more has one of its own."""
 
+_PARTIALS_AT = COUNTER_BYTES + NUMBER_BYTES
 _MOST_STREAMS = 64
 
 
@@ -38,6 +43,8 @@ class Sizes:
     counters: int
     shared_blocks: int
     added: bool = False
+    numbers: bool = False
+    """Whether the counters are for numbers of clusters."""
 
     @property
     def bytes(self) -> int:
@@ -51,7 +58,8 @@ class Sizes:
 
 def sizes(division: Division, added: bool = False) -> Sizes:
     """What a launch that is so divided needs."""
-    return Sizes(4 * division.partial_floats, 4 * division.counters, division.shared_blocks, added)
+    numbers = getattr(division, "placed", False)
+    return Sizes(4 * division.partial_floats, 4 * division.counters, division.shared_blocks, added, numbers)
 
 
 class Memory:
@@ -88,7 +96,7 @@ def new(needed: Sizes) -> Memory:
     from .launch import import_cupy
 
     cupy = import_cupy()
-    with _filling_stream(int(cupy.cuda.runtime.getDevice())):
+    with filling_stream(int(cupy.cuda.runtime.getDevice())):
         held = cupy.empty(needed.bytes, dtype=np.uint8)
     address = int(held.data.ptr)
     fill_with_zeros(address, needed.bytes)
@@ -100,13 +108,13 @@ def fill_with_zeros(address: int, size: int) -> None:
     from .launch import import_cupy
 
     cupy = import_cupy()
-    stream = _filling_stream(int(cupy.cuda.runtime.getDevice()))
+    stream = filling_stream(int(cupy.cuda.runtime.getDevice()))
     cupy.cuda.runtime.memsetAsync(address, 0, size, stream.ptr)
     stream.synchronize()
 
 
 @functools.lru_cache(maxsize=64)
-def _filling_stream(device: int) -> Any:
+def filling_stream(device: int) -> Any:
     """A stream of a device that only fills memory: the caller's may be captured into a graph, which would record that."""
     from .launch import import_cupy
 
@@ -188,17 +196,24 @@ class _OfStreams:
             sizes_made = self._made.setdefault((device, stream), [])
             for size, memory in sizes_made:
                 if size >= needed.partials:
-                    return Memory(needed, memory.held, memory.address, COUNTER_BYTES)
+                    return _part(needed, memory)
             # Twice as much each time: the ones that were too small are together no larger than the last.
             size = 1 << max(needed.partials - 1, 1).bit_length()
-            memory = new(Sizes(COUNTER_BYTES + size, 0, 0))
+            memory = new(Sizes(_PARTIALS_AT + size, 0, 0))
             sizes_made.append((size, memory))
-            return Memory(needed, memory.held, memory.address, COUNTER_BYTES)
+            return _part(needed, memory)
 
     @property
     def bytes(self) -> int:
         """Bytes of device memory that all of them hold."""
-        return sum(COUNTER_BYTES + size for made in self._made.values() for size, _ in made)
+        return sum(_PARTIALS_AT + size for made in self._made.values() for size, _ in made)
+
+
+def _part(needed: Sizes, whole: Memory) -> Memory:
+    """What a launch has of a stream's workspace."""
+    if needed.numbers:
+        return Memory(needed, whole.held, whole.address + COUNTER_BYTES)
+    return Memory(needed, whole.held, whole.address, _PARTIALS_AT)
 
 
 _of_streams = _OfStreams()
@@ -215,7 +230,7 @@ class Workspaces:
 
     def of(self, device: int, stream: int, needed: Sizes) -> Memory:
         """The one of a stream, made when first asked for; ``device`` must be current."""
-        if not needed.added and needed.counters <= COUNTER_BYTES:
+        if not needed.added and needed.counters <= (NUMBER_BYTES if needed.numbers else COUNTER_BYTES):
             return _of_streams.of(device, stream, needed)
         with self._lock:
             found = self._own.get((device, stream))
@@ -240,11 +255,18 @@ def _order_table(table: bytes, device: int) -> Any:
     from .launch import import_cupy
 
     cupy = import_cupy()
-    stream = _filling_stream(device)
+    stream = filling_stream(device)
     with stream:
         held = cupy.asarray(np.frombuffer(table, dtype=np.uint32))
     stream.synchronize()
     return held
+
+
+def _with_numbers(gemm: Any, division: Division) -> Any:
+    """The order of tiles with the numbers of clusters on the current device behind it."""
+    from .placement import gpcs
+
+    return gemm.order_table(gpcs=gpcs(), clusters=division.clusters)
 
 
 class Workspace:
@@ -259,7 +281,7 @@ class Workspace:
         # What was recorded of a division says itself how its sums are added.
         added = getattr(division, "added", None)
         self.needed = sizes(division, gemm.config.split.reduce == "atomic" if added is None else added)
-        table = gemm.order_table()
+        table = _with_numbers(gemm, division) if self.needed.numbers else gemm.order_table()
         # Kernels without need of any must not pay for the import, nor for allocations.
         self._table = _order_table(table.tobytes(), current_device()) if table.size else None
         self._shared: Workspaces | None = None

@@ -23,11 +23,11 @@ ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a")
 
 Major = Literal["k", "mn"]
 Store = Literal["tma", "direct"]
-Order = Literal["grouped", "serpentine", "row", "column", "hilbert"]
+Order = Literal["grouped", "serpentine", "row", "column", "nested", "hilbert"]
 Hint = Literal["none", "first", "last"]
 SplitKind = Literal["none", "split", "stream"]
 Reduce = Literal["ordered", "atomic"]
-Launch = Literal["static", "clc", "one"]
+Launch = Literal["static", "placed", "clc", "one"]
 Form = Literal["one", "batch", "groups_m", "groups_k"]
 AIn = Literal["shared", "tensor", "registers"]
 
@@ -113,14 +113,15 @@ class Schedule(_WholeNumbers):
     small that 64 rows would mostly be padding."""
     order: Order = "grouped"
     """The order in which tiles are taken (:mod:`stridewright.kernels.orders`): ``"row"`` after row, ``"column"`` after
-    column, ``"grouped"`` rows walked column by column, ``"serpentine"`` the same back and forth, or along a
-    ``"hilbert"`` curve."""
+    column, ``"grouped"`` rows walked column by column, ``"serpentine"`` the same back and forth, ``"nested"``: such rows walked in patches
+    as large as a GPC computes at a time, or along a ``"hilbert"`` curve."""
     group_m: int = 8
-    """Tile rows walked together (``"grouped"`` and ``"serpentine"``), so that CTAs running at the same time share panels
+    """Tile rows walked together (``"grouped"``, ``"serpentine"``, ``"nested"``), so that CTAs running at the same time share panels
     of A and B in L2."""
     launch: Launch = "static"
-    """Who hands out tiles (Blackwell): a persistent grid counts them (``"static"``), cluster launch control does
-    (``"clc"``), or each CTA computes ``"one"``."""
+    """Who hands out tiles: a persistent grid counts them (``"static"``); on Hopper the same with its clusters numbered GPC by GPC,
+    whichever SM each was given (``"placed"``: neighbours in the order of tiles then share reads of L2); on Blackwell cluster launch
+    control (``"clc"``), or each CTA computes ``"one"``."""
     stationary: bool = False
     """Whether the multiply is the weight-stationary tcgen05.mma.ws (Blackwell, one CTA): tiles of 32, 64 or 128 rows, and the
     accumulator of 32 or 64 rows fills all lanes of tensor memory."""
@@ -220,8 +221,9 @@ class GemmConfig:
         cluster = "" if self.cluster == Cluster() else f"_cluster{self.cluster.m}x{self.cluster.n}"
         store = self.epilogue.store + (str(self.epilogue.buffers) if self.epilogue.store == "tma" else "")
         order = "" if schedule.order == "grouped" else f"_{schedule.order}"
-        if schedule.order in ("grouped", "serpentine"):
+        if schedule.order in ("grouped", "serpentine", "nested"):
             order += f"{'_group' if not order else ''}{schedule.group_m}"
+        order += "_placed" if schedule.launch == "placed" else ""
         return (
             f"{self.arch}_{self._types()}_{kind}_{tile.m}x{tile.n}x{tile.k}{cluster}"
             f"_stages{self.pipeline.stages}{order}_{store}{self._rarely_named()}"

@@ -42,6 +42,7 @@ from .hopper_operands import (
 from .hopper_rules import (
     ALIGNMENT_SLACK,
     MN_BOX,
+    NUMBER,
     REGISTER_FILE,
     WARPGROUP,
     element_bytes,
@@ -319,6 +320,7 @@ _ORDER_NAMES = {
     "column": "ORDER_COLUMN",
     "grouped": "ORDER_GROUPED",
     "serpentine": "ORDER_SERPENTINE",
+    "nested": "ORDER_TABLE",
     "hilbert": "ORDER_TABLE",
 }
 
@@ -368,6 +370,12 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant("int", "WARPGROUP_THREADS", WARPGROUP),
             Constant("Order", "ORDER", _ORDER_NAMES[config.schedule.order], note="in which the tiles are taken"),
             Constant("int", "GROUP_M", config.schedule.group_m, note="rows of blocks in a band of the order"),
+            Constant(
+                "bool",
+                "PLACED",
+                config.schedule.launch == "placed",
+                note="clusters are numbered by the GPC they run on",
+            ),
             Constant("Hint", "HINT_A", f"HINT_{config.pipeline.hint_a.upper()}", note="what L2 is told about A"),
             Constant("Hint", "HINT_B", f"HINT_{config.pipeline.hint_b.upper()}", note="what L2 is told about B"),
             Constant("bool", "SPLIT", config.split.kind != "none", note="tiles may be shared, K divided among CTAs"),
@@ -412,6 +420,7 @@ def _steps(derivation: Derivation) -> Iterator[Step]:
             Constant(
                 "uint32", "EMPTY_BARRIERS_OFFSET", offsets["barriers"] + 8 * config.pipeline.stages, note="free again"
             ),
+            Constant("uint32", "NUMBER_OFFSET", offsets[NUMBER], note="the cluster's number in the grid"),
         ),
     )
     if config.epilogue.store == "tma":

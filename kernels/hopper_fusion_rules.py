@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from .config import GemmConfig, Violation
 from .fusion import BLOCK_K, fusion_problems
+from .orders import TABLES
 
 STAGED_FORMATS = ("bf16", "f16")
 """Formats of D that stmatrix stages for TMA stores: those of 16 bits."""
@@ -146,7 +147,7 @@ def _form_violations(config: GemmConfig) -> Iterator[Violation]:
         (config.split.kind != "none", "split_kind", repr(config.split.kind), "shares of K are counted on the host", '"none" works'),
         ("m" in config.specialize, "specialize", repr(config.specialize), "sizes of groups are read by the kernel", '"nk" works'),
         (form == "groups_m" and schedule.swap, "swap", True, "groups of rows are the kernel's own rows", "swap=False works"),
-        (form == "groups_m" and schedule.order == "hilbert", "order", "'hilbert'", "a table of tiles is made on the host", '"grouped" works'),
+        (form == "groups_m" and schedule.order in TABLES, "order", repr(schedule.order), "a table of tiles is made on the host", '"grouped" works'),
         (form == "groups_k" and schedule.kind == "pingpong", "schedule_kind", "'pingpong'", "turns are counted in tiles of one depth", '"cooperative" works'),
         (form == "groups_k" and "k" in config.specialize, "specialize", repr(config.specialize), "each group has a K of its own", '"" works'),
     ):  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import get_args
 
 from stridewright.layout.hardware.dtypes import data_type
 from stridewright.layout.hardware.fragments import wgmma_n_values
@@ -15,17 +14,15 @@ from stridewright.layout.hardware.fragments import wgmma_n_values
 from .config import (
     Cluster,
     GemmConfig,
-    Hint,
-    Order,
     Problem,
-    Reduce,
-    SplitKind,
     Violation,
     is_size,
     problem_violations,
 )
 from .fusion import Fusion
+from .hopper_choice_rules import choice_violations, nearest
 from .hopper_fusion_rules import fusion_violations
+from .orders import TABLES
 
 WARPGROUP = 128
 """Threads of a warpgroup: four warps, the unit that issues wgmma (PTX ISA, "Warpgroup")."""
@@ -82,6 +79,9 @@ _REGISTER_POOL = {1: 336, 2: 504, 3: 512}
 
 _PRODUCER_REGISTERS = {1: 56, 2: 40, 3: 32}
 
+NUMBER = "the cluster's number"
+"""The use of the shared memory that holds it."""
+
 TILE_ROWS = (64, 128, 192, 256)
 SLOT_DEPTHS = (32, 64, 128, 256)
 """Elements of K in a slot, if they have 16 bits: 64 is the 128 bytes of the widest swizzle's span, 32 the 64 bytes of the
@@ -90,18 +90,9 @@ next. Of 8-bit elements twice as many, of 32-bit ones half."""
 MN_BOX = 64
 """Rows of a box of an MN-major operand: the 128 bytes of the swizzle's span. (Only 16-bit types can be MN-major.)"""
 
-MAXIMUM_PARTS = 128
-"""CTAs (or clusters) that share a tile's K; there are 132 SMs."""
-
 MAXIMUM_GROUP = 1024
 MAXIMUM_STAGES = 16
 """Slots of a ring; more were never of use. Small slots need many of them to cover the latency of memory."""
-
-
-def nearest(value: int, step: int, low: int, high: int) -> str:
-    below = min(max(value // step * step, low), high)
-    above = min(max(-(-value // step) * step, low), high)
-    return "nearest " + ", ".join(str(near) for near in sorted({below, above}))
 
 
 def accumulators(config: GemmConfig) -> int:
@@ -163,7 +154,7 @@ def _most_beside_terms(config: GemmConfig) -> int:
     if schedule.consumers == 3:
         return MAXIMUM_ACCUMULATORS_TERMS_OF_THREE
     in_memory, several = _terms_in_memory(config), config.problem.form != "one"
-    plain = not several and config.split.kind == "none" and schedule.order != "hilbert"
+    plain = not several and config.split.kind == "none" and schedule.order not in TABLES
     if plain and not in_memory and config.epilogue.store == "tma":
         return MAXIMUM_ACCUMULATORS_BIASED
     crowd = _holds_state(config) + schedule.swap + several + (config.split.kind != "none")
@@ -174,7 +165,7 @@ def _most_beside_terms(config: GemmConfig) -> int:
         return one if in_memory <= 2 else two
     if in_memory <= 1:
         # A table of tiles lies in memory too, and swapped operands have an address for each row of D.
-        return two if in_memory and (schedule.order == "hilbert" or schedule.swap) else one
+        return two if in_memory and (schedule.order in TABLES or schedule.swap) else one
     return two if in_memory == 2 and crowd == 1 else more
 
 
@@ -185,9 +176,10 @@ def _terms_in_memory(config: GemmConfig) -> int:
 
 
 def _holds_state(config: GemmConfig) -> bool:
-    """Whether a thread holds more than the loops of one plain product need: of a cluster, policies of L2, shares of K, a table."""
+    """Whether a thread holds more than the loops of one plain product need: of a cluster, policies of L2, shares of K, a table,
+    a number that was taken."""
     shared = config.cluster != Cluster() or config.split.kind != "none"
-    return shared or _hinted(config) or config.schedule.order == "hilbert"
+    return shared or _hinted(config) or config.schedule.order in TABLES or config.schedule.launch == "placed"
 
 
 def _hinted(config: GemmConfig) -> bool:
@@ -196,7 +188,7 @@ def _hinted(config: GemmConfig) -> bool:
 
 def least_producer_registers(config: GemmConfig) -> int:
     """Registers in which the producer's loop state fits: 24, or 40 where it holds the cluster's masks, policies of L2,
-    shares of K or a table of tiles too.
+    shares of K, a table of tiles or a number of the cluster too.
 
     >>> least_producer_registers(GemmConfig()), least_producer_registers(GemmConfig().replace(cluster_m=2))
     (24, 40)
@@ -303,6 +295,7 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
         "tiles of B": -(-stages * rows_b * tile.k * element_bytes(type_b) // 1024) * 1024,
         "staging of D": config.schedule.consumers * config.epilogue.buffers * panel_rows(config) * 128 if staged else 0,
         "barriers": 2 * 8 * stages,
+        NUMBER: 8 if config.schedule.launch == "placed" else 0,
     }
 
 
@@ -320,7 +313,6 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
         ("pair", config.cluster.pair, False),
         ("stationary", bool(schedule.stationary), False),
         ("a_in", config.pipeline.a_in, "shared"),
-        ("launch", schedule.launch, "static"),
     ):
         if value != plain:
             yield Violation(
@@ -351,7 +343,7 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
             rule="must be 1, 2 or 3 warpgroups",
             fix=nearest(schedule.consumers, 1, 1, 3),
         )
-    yield from _choice_violations(config)
+    yield from choice_violations(config, least_producer_registers(config))
     if not 1 <= schedule.group_m <= MAXIMUM_GROUP:
         yield Violation(
             parameter="group_m",
@@ -452,90 +444,6 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     yield from fusion_violations(config)
     if tile_fits and schedule.consumers in (1, 2, 3):
         yield from _capacity_violations(config)
-
-
-def _choice_violations(config: GemmConfig) -> Iterator[Violation]:
-    """The rules for what is a word out of a list, and for what those words ask of other parameters."""
-    schedule, split, problem = config.schedule, config.split, config.problem
-    for name, value, allowed in (
-        ("order", schedule.order, get_args(Order)),
-        ("hint_a", config.pipeline.hint_a, get_args(Hint)),
-        ("hint_b", config.pipeline.hint_b, get_args(Hint)),
-        ("split_kind", split.kind, get_args(SplitKind)),
-        ("reduce", split.reduce, get_args(Reduce)),
-        ("specialize", config.specialize, ("", "nk", "mnk")),
-    ):
-        if value not in allowed:
-            words = ", ".join(f'"{word}"' for word in allowed)
-            yield Violation(parameter=name, value=repr(value), rule=f"must be one of {words}")
-    if schedule.producer_registers:
-        least, most = least_producer_registers(config), {1: 96, 2: 56, 3: 56}.get(schedule.consumers, 56)
-        if schedule.producer_registers % 8 or not least <= schedule.producer_registers <= most:
-            yield Violation(
-                parameter="producer_registers",
-                value=schedule.producer_registers,
-                rule=f"setmaxnreg counts in eights, and the consumers need theirs: must be 0, or a multiple of 8 from {least} to {most}",
-                fix=nearest(schedule.producer_registers, 8, least, most),
-            )
-    if split.kind == "split" and not 2 <= split.parts <= MAXIMUM_PARTS:
-        yield Violation(
-            parameter="parts",
-            value=split.parts,
-            rule=f"a split tile has from 2 to {MAXIMUM_PARTS} parts",
-            fix=nearest(split.parts, 1, 2, MAXIMUM_PARTS) + ', or split_kind="none"',
-        )
-    elif split.kind in ("none", "stream") and split.parts != 1:
-        yield Violation(
-            parameter="parts",
-            value=split.parts,
-            rule=f'counts only with split_kind="split", and it is "{split.kind}"',
-            fix='parts=1, or split_kind="split"',
-        )
-    if split.kind == "none" and split.reduce == "atomic":
-        yield Violation(
-            parameter="reduce",
-            value="'atomic'",
-            rule="is how partial sums of shared tiles are added, and every tile is computed whole",
-            fix='reduce="ordered", or split_kind="split" or "stream"',
-        )
-    if split.kind != "none" and schedule.kind == "pingpong":
-        yield Violation(
-            parameter="split_kind",
-            value=repr(split.kind),
-            rule="a ping-pong schedule takes whole tiles: it hides the end of one under the next, and a split tile has no next",
-            fix='schedule_kind="cooperative" works',
-        )
-    if split.kind != "none" and schedule.consumers == 3:
-        yield Violation(
-            parameter="consumers",
-            value=3,
-            rule="three consumers leave each thread no registers for the shares of a split tile",
-            fix="consumers=2 works, with tile_m=128 or 256",
-        )
-    if schedule.consumers == 3 and schedule.swap and config.epilogue.store == "direct" and config.cluster != Cluster():
-        yield Violation(
-            parameter="consumers",
-            value=3,
-            rule="three consumers leave each thread no registers for plain stores down D's columns in a cluster (NVRTC 13.5 spills)",
-            fix="consumers=2 works, with tile_m=128 or 256, or a single CTA",
-        )
-    hints = [name for name in ("hint_a", "hint_b") if getattr(config.pipeline, name) != "none"]
-    if hints and schedule.consumers == 3:
-        yield Violation(
-            parameter=hints[0],
-            value=repr(getattr(config.pipeline, hints[0])),
-            rule="three consumers leave the producer no registers for a policy of L2",
-            fix='"none" works, or consumers=2 with tile_m=128 or 256',
-        )
-    if config.specialize in ("nk", "mnk"):
-        missing = [name for name in config.specialize if getattr(problem, name) is None]
-        if missing:
-            yield Violation(
-                parameter="specialize",
-                value=repr(config.specialize),
-                rule=f"bakes sizes into the source, and {', '.join(missing)} of the problem {'is' if len(missing) == 1 else 'are'} not given",
-                fix='Gemm(m, n, k, config=...) gives them, or specialize=""',
-            )
 
 
 def _capacity_violations(config: GemmConfig) -> Iterator[Violation]:

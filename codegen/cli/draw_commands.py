@@ -268,7 +268,9 @@ def tile_order(
     columns: int = typer.Argument(..., help="Columns of tiles."),
     group: Annotated[int, typer.Option("--group", help="Rows of a group, walked column by column.")] = 8,
     processors: Annotated[int, typer.Option("--processors", help="Tiles that run at once.")] = 132,
-    order: Annotated[str, typer.Option("--order", help="grouped, serpentine, row, column or hilbert.")] = "grouped",
+    order: Annotated[
+        str, typer.Option("--order", help="grouped, serpentine, row, column, nested or hilbert.")
+    ] = "grouped",
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:

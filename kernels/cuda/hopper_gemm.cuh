@@ -2,6 +2,7 @@
 #pragma once
 #include "copies.cuh"
 #include "pipeline.cuh"
+#include "placement.cuh"
 
 // Where the ring's slots lie in shared memory.
 struct Tiles {
@@ -130,14 +131,17 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
     const uint32 warpgroup = warp_uniform(threadIdx.x / 128);
     // The groups' sizes may come from the kernel before.
     if (FORM == FORM_GROUPS_M || FORM == FORM_GROUPS_K) dependency_wait();
-    const TileScheduler scheduler(ring.place, m, n, k, shared_blocks, order, batches(terms), offsets(terms));
+    TileScheduler scheduler(ring.place, m, n, k, shared_blocks, order, batches(terms), offsets(terms));
 
+    if (PLACED && takes_number()) shared_store(shared + NUMBER_OFFSET, take_number(ORDER == ORDER_TABLE ? order + scheduler.blocks : order, counters));
     if (threadIdx.x == 0) {
         tensor_map_prefetch(&tensor_map_a);
         tensor_map_prefetch(&tensor_map_b);
         ring.initialise();
     }
-    if (CLUSTER_SIZE > 1) {
+    if (CLUSTER_SIZE > 1 && PLACED) {
+        cluster_sync();    // the peers' barriers must be ready before anything arrives at them, and the number before it is read
+    } else if (CLUSTER_SIZE > 1) {
         cluster_sync_relaxed();    // the peers' barriers must be ready before anything arrives at them
     } else {
         // Nobody may come to a barrier that is not initialised.
@@ -146,16 +150,25 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
 
     // So early, because it costs nothing: the next grid gets an SM when a CTA of this one leaves it, and waits for all of this one before
     // it loads.
-    dependency_allow();
+    //
+    // PLACED: Not before all numbers are taken and free again for the next grid, which the CTAs that take one see to.
+    if (!PLACED || !leads_cluster()) dependency_allow();
 
     if (warpgroup == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_uniform(threadIdx.x / 32) == 0 && elect_one()) {
+            if (PLACED) scheduler.next = taken_number(shared);
             produce(&tensor_map_a, &tensor_map_b, tiles, ring, scheduler);
+            if (PLACED && leads_cluster()) prefetch_numbers(ORDER == ORDER_TABLE ? order + scheduler.blocks : order, counters);
+        }
+        if (PLACED && takes_number()) {
+            count_number(counters);
+            dependency_allow();
         }
     } else {
         registers_claim<CONSUMER_REGISTERS>();
         const uint32 consumer = warpgroup - 1;
+        if (PLACED) scheduler.next = warp_uniform(taken_number(shared));
         Finish finishing(terms, m, n);
         const Epilogue epilogue(output, shared, consumer, m, n);
         const PartialSums partial_sums(static_cast<Four *>(partials), counters, scheduler, output, finishing, consumer, m, n);

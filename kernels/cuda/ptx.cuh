@@ -10,6 +10,13 @@ DEVICE uint32 shared_address(const void *pointer) { return static_cast<uint32>(_
 
 // ---- who am I ---------------------------------------------------------------------------------------------------
 
+// The number of the SM that this CTA runs on.
+DEVICE uint32 sm_number() {
+    uint32 number;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    return number;
+}
+
 // True in exactly one lane of a converged warp, and always in the same one.
 DEVICE bool elect_one() {
     uint32 elected;
@@ -115,6 +122,21 @@ DEVICE uint32 global_count(uint32 *counter) {
     return before;
 }
 
+// Puts a number in the place of another, which it returns: of several threads that do so one is the first.
+DEVICE uint32 global_exchange(uint32 *place, uint32 value) {
+    uint32 before;
+    asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], %2;" : "=r"(before) : "l"(reinterpret_cast<uint64>(place)), "r"(value) : "memory");
+    return before;
+}
+
+// Writes a number that others exchange and count, as an access that may meet theirs.
+DEVICE void global_set(uint32 *place, uint32 value) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(reinterpret_cast<uint64>(place)), "r"(value) : "memory");
+}
+
+// What this thread wrote before can be read by the whole GPU before anything that it does afterwards.
+DEVICE void global_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
 // Returns once the counter has reached `count`; what was written before it was counted can be read then.
 DEVICE void global_wait(const uint32 *counter, uint32 count) {
     uint32 seen;
@@ -144,6 +166,9 @@ DEVICE void global_add(int32 *sum, int32 x, int32 y, int32 z, int32 w) {
 DEVICE void global_maximum(uint32 *most, uint32 value) {
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(reinterpret_cast<uint64>(most)), "r"(value) : "memory");
 }
+
+// Asks for the line around an address in L2.
+DEVICE void prefetch_l2(const void *address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(reinterpret_cast<uint64>(address))); }
 
 // Asks for the 128 bytes around an address in the first-level cache.
 DEVICE void prefetch_line(const void *address) { asm volatile("prefetch.global.L1 [%0];" ::"l"(reinterpret_cast<uint64>(address))); }
@@ -179,6 +204,23 @@ DEVICE uint32 cluster_rank() {
 // Every thread of every CTA of the cluster has arrived. Relaxed is enough where a fence has published what matters.
 DEVICE void cluster_sync_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// The same, and what each thread wrote before can be read by all after.
+DEVICE void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The number at this offset in the shared memory of another CTA of the cluster.
+DEVICE uint32 shared_load_remote(uint32 address, uint32 cta_rank) {
+    uint32 value;
+    asm volatile(
+        "{\n"
+        "  .reg .b32 remote;\n"
+        "  mapa.shared::cluster.u32 remote, %1, %2;\n"
+        "  ld.shared::cluster.u32 %0, [remote];\n"
+        "}\n" : "=r"(value) : "r"(address), "r"(cta_rank) : "memory");
+    return value;
 }
 
 // ---- the copy engine (TMA) --------------------------------------------------------------------------------------
@@ -335,6 +377,14 @@ DEVICE void shared_to_global_16(void *target, uint32 source) {
         "}\n" ::"l"(reinterpret_cast<uint64>(target)),
         "r"(source)
         : "memory");
+}
+
+// One number to shared memory, and from it.
+DEVICE void shared_store(uint32 address, uint32 value) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory"); }
+DEVICE uint32 shared_load(uint32 address) {
+    uint32 value;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+    return value;
 }
 
 // 16 bytes of zeros to shared memory.

@@ -246,7 +246,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(launch, "gpu_available", lambda arch=None: (True, ""))
     monkeypatch.setattr(workspace, "_of_streams", workspace._OfStreams())
     monkeypatch.setattr(calls, "_holders", weakref.WeakSet())
-    for cached in (workspace._filling_stream, workspace._order_table, bind._multiprocessors_of, bind._encoded):
+    for cached in (workspace.filling_stream, workspace._order_table, bind._multiprocessors_of, bind._encoded):
         cached.cache_clear()
     return made
 
