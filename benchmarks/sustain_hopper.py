@@ -36,6 +36,10 @@ ORDERS: tuple[dict[str, Any], ...] = (
     {"order": "grouped", "group_m": 16},
     {"order": "grouped", "group_m": 32},
     {"order": "serpentine", "group_m": 8},
+    {"launch": "placed"},
+    {"launch": "placed", "group_m": 16},
+    {"launch": "placed", "order": "nested", "group_m": 8},
+    {"launch": "placed", "order": "nested", "group_m": 16},
     {"hint_a": "last", "hint_b": "first"},
 )
 """What decides how often operands come from memory, and how long they stay in L2."""

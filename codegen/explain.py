@@ -120,6 +120,11 @@ def _waves(gemm: Gemm, device: Device) -> list[str]:
             f"{'clusters' if division.cluster > 1 else 'CTAs'}: {4 * (division.partial_floats + division.counters)} bytes "
             "of workspace."
         )
+    if division.placed:
+        lines.append(
+            f"{division.clusters} {'clusters' if division.cluster > 1 else 'CTAs'} take their numbers when they start, neighbouring ones in a "
+            f"GPC, whose SMs share reads of L2: {4 * division.counters} bytes of workspace."
+        )
     return [f"   {line}" for line in lines]
 
 

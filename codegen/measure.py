@@ -343,7 +343,7 @@ def measure_alone_in_turns(
     seconds: float = 3.0,
     warm: float = 0.25,
     settle: float = 1.5,
-    turns: int = 2,
+    turns: int = 4,
     gpu: Gpu | None = None,
     now: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Sustained]:
@@ -351,7 +351,8 @@ def measure_alone_in_turns(
     seconds that do not count. Before all, the first one runs for ``settle`` seconds.
 
     Coming from rest a GPU runs above its limit for about a second, since the limit is kept on average, and is cooler:
-    measured one after another, the first would seem the fastest.
+    measured one after another, the first would seem the fastest. For the same reason one that comes after a kernel of little
+    power is favoured; several short turns make the neighbours of each count less.
     """
     if not loops:
         return {}

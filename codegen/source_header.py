@@ -235,7 +235,13 @@ def _launch(derivation: Derivation) -> list[str]:
     config = derivation.config
     size = config.cluster.m * config.cluster.n
     multiple = f" (a multiple of {size}: whole clusters)" if size > 1 else ""
-    if config.split.kind == "none":
+    placed = config.schedule.launch == "placed"
+    if placed:
+        grid = (
+            f"Launch a one-dimensional grid of about one CTA for each SM{multiple}, and of no more {'clusters than D has blocks of tiles' if size > 1 else 'CTAs than D has tiles'}:"
+            " more than run at the same time only wait for a free SM. `order` and `counters` must be made for such a grid."
+        )
+    elif config.split.kind == "none":
         grid = f"Launch a one-dimensional grid of about one CTA for each SM{multiple}: any number is right, more only wait for a free SM."
     else:
         grid = (
@@ -247,7 +253,8 @@ def _launch(derivation: Derivation) -> list[str]:
     several = "groups may be empty" if config.problem.form == "groups_k" else "K > 0"
     text = (
         f"Compile for {config.arch}. {grid} Set CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES to {derivation.shared_bytes} first: more than 48 KiB must be asked for."
-        " It may be launched with programmatic stream serialization: nothing that the grid before writes is read, and nothing is written, before that has ended."
+        " It may be launched with programmatic stream serialization: nothing that the grid before writes is read, and nothing is written, before that has ended"
+        f"{', but for the counters, which a grid of this kernel leaves zero before it lets another begin' if placed else ''}."
         f" Sizes are positive ({several}). Tensor maps are encoded by cuTensorMapEncodeTiled and passed by value (element strides 1, no"
         " interleave, zero fill, L2 promotion 128 B); the tensors start at multiples of 16 bytes, and all strides but the first are such multiples. Its arguments:"
     )
@@ -285,7 +292,7 @@ def _arguments(derivation: Derivation) -> list[tuple[str, str]]:
     rows.append(("m, n, k", sizes + (f"; {', '.join(baked)} are baked in and not looked at" if baked else "")))
     size = config.cluster.m * config.cluster.n
     table = "a uint32 on the device for each block of tiles in turn: row | column << 16; read even before the grid before has ended"
-    homes = f"a uint32 on the device for each SM, %nsmid in all: the number, below {'CTAs of the grid' if size == 1 else f'CTAs / {size}'}, of the cluster that belongs there; any are right"
+    homes = f"a uint32 on the device for each SM, %nsmid in all: the number, below {'CTAs of the grid' if size == 1 else f'CTAs / {size}'}, of the cluster that belongs there; any such numbers are right, whether or not each comes equally often"
     placed = config.schedule.launch == "placed"
     tables = [text for text, wanted in ((table, config.schedule.order in TABLES), (homes, placed)) if wanted]
     rows.append(("order", "; and behind these ".join(tables) or unused))
@@ -299,7 +306,8 @@ def _arguments(derivation: Derivation) -> list[tuple[str, str]]:
             "counters",
             f"uint32, 2 * {tiles}: two for each shared tile, zero at first and left so"
             if split
-            else f"uint32, one for each {'cluster' if size > 1 else 'CTA'} and one more, zero at first and left so; not those of a kernel that may still run"
+            else f"uint32, one for each {'cluster' if size > 1 else 'CTA'} and one more, zero at first and left so: later launches in the same stream may have the same; not launches"
+            " that may run at the same time, nor after one that was broken off, before they are zero again"
             if placed
             else unused,
         )

@@ -19,7 +19,7 @@ DEVICE void produce(const TensorMap *map_a, const TensorMap *map_b, Tiles tiles,
     const uint64 policy_b = HINT_B == HINT_FIRST ? l2_evict_first() : HINT_B == HINT_LAST ? l2_evict_last() : 0;
     RingPosition at;
     Work work;
-    bool more = scheduler.take(work);    // its divisions are done while the kernel before ends
+    bool more = scheduler.take(work);    // where the tile lies is found out while the kernel before ends
     // Nothing is loaded before that has ended, and so nothing is stored: the consumers wait for slots that are filled after this.
     dependency_wait();
     for (; more; more = scheduler.take(work)) {
@@ -140,7 +140,7 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
         ring.initialise();
     }
     if (CLUSTER_SIZE > 1 && PLACED) {
-        cluster_sync();    // the peers' barriers must be ready before anything arrives at them, and the number before it is read
+        cluster_sync_ordered();    // the peers' barriers must be ready before anything arrives at them, and the number before it is read
     } else if (CLUSTER_SIZE > 1) {
         cluster_sync_relaxed();    // the peers' barriers must be ready before anything arrives at them
     } else {
@@ -151,7 +151,8 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
     // So early, because it costs nothing: the next grid gets an SM when a CTA of this one leaves it, and waits for all of this one before
     // it loads.
     //
-    // PLACED: Not before all numbers are taken and free again for the next grid, which the CTAs that take one see to.
+    // PLACED: The next grid waits for a call in every CTA, so that the CTAs which took a number can hold it back until all numbers are
+    // free again; the others need not.
     if (!PLACED || !leads_cluster()) dependency_allow();
 
     if (warpgroup == 0) {

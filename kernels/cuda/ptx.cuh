@@ -206,8 +206,8 @@ DEVICE void cluster_sync_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// The same, and what each thread wrote before can be read by all after.
-DEVICE void cluster_sync() {
+// Every thread of every CTA of the cluster has arrived, and what each wrote before can be read by all after.
+DEVICE void cluster_sync_ordered() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
@@ -379,8 +379,10 @@ DEVICE void shared_to_global_16(void *target, uint32 source) {
         : "memory");
 }
 
-// One number to shared memory, and from it.
+// One number to shared memory.
 DEVICE void shared_store(uint32 address, uint32 value) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory"); }
+
+// One number from shared memory.
 DEVICE uint32 shared_load(uint32 address) {
     uint32 value;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");

@@ -6,6 +6,8 @@
 // CLUSTER_SIZE > 1: The grid is persistent: cluster i takes the blocks of tiles with the numbers i, i + clusters, and so on; of each block
 // a CTA has one tile.
 //
+// PLACED: i is not where it stands in the grid, but the number that it takes when it starts.
+//
 // CLUSTER_SIZE > 1: a CTA whose tile lies outside D still loads its slices for the others; its own results are not stored.
 //
 // SPLIT: the first `shared_blocks` blocks are laid end to end, the K of one after the K of the other, and cut into equal shares, one for
@@ -91,7 +93,7 @@ struct TileScheduler {
     Shares shares;
     uint32 k_blocks;       // of a tile
     uint32 blocks;         // of tiles
-    uint32 next;           // block to take whole
+    uint32 next;           // block that this cluster takes next, whole
     uint32 share_next;     // k-block where this cluster's share goes on
     uint32 share_end;
     uint32 batches;
@@ -113,6 +115,7 @@ struct TileScheduler {
             order.rows = batches ? block_rows(0) : 0;
         }
         const uint32 cluster = blockIdx.x / CLUSTER_SIZE;
+        // PLACED: until the cluster has a number.
         next = cluster;
         k_blocks = (k + TILE_K - 1) / TILE_K;
         if (SPLIT) {
@@ -176,7 +179,7 @@ struct TileScheduler {
         }
     }
 
-    // Leaves the next block to someone else.
+    // On to the block after the next one.
     DEVICE void pass() { next += gridDim.x / CLUSTER_SIZE; }
     DEVICE bool any_left() const { return next < blocks; }
 };
