@@ -23,8 +23,10 @@ _logger = logging.getLogger(__name__)
 _SIZES = (8, 7, 6, 5, 4, 3, 2)
 """Of clusters: 8 is the largest that runs everywhere, and those that do not divide a GPC overlap the others."""
 _TURNS = 4
-_ANY_CHIP = (8, 132)
+_GPCS, _SMS = 8, 132
 """GPCs and SMs of an H100 or H200."""
+_MOST_SMS = 144
+"""Of a chip of this kind, before some are switched off (NVIDIA H100 whitepaper): no SM has a higher number."""
 
 
 def homes(gpcs: Sequence[int], clusters: int) -> NDArray[Any]:
@@ -42,14 +44,13 @@ def homes(gpcs: Sequence[int], clusters: int) -> NDArray[Any]:
     return found
 
 
-def any_chip() -> list[int]:
-    """The GPC of each SM where there is no chip to ask: pairs of SMs, dealt out in turn.
+def any_chip(sms: int = _SMS) -> list[int]:
+    """The GPC of each of ``sms`` SMs where there is no chip to ask: pairs of SMs, dealt out in turn.
 
     >>> any_chip()[:6], len(any_chip())
     ([0, 0, 1, 1, 2, 2], 132)
     """
-    gpcs, sms = _ANY_CHIP
-    return [sm // 2 % gpcs for sm in range(sms)]
+    return [sm // 2 % _GPCS for sm in range(sms)]
 
 
 def together(sms: int, clusters: Iterable[Sequence[int]]) -> list[int]:
@@ -90,7 +91,7 @@ def _gpcs_of(device: int) -> list[int]:
         _logger.warning(
             "which SMs of device %d form a GPC could not be found out (%s): placed clusters are slower", device, error
         )
-        return any_chip()
+        return any_chip(_MOST_SMS)  # a kernel reads the place of its SM, whatever its number is
 
 
 _PROBE = """
