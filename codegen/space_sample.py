@@ -19,7 +19,7 @@ from . import space
 
 Feature = tuple[str, object]
 
-_POOL = 2500
+_POOL = 4000
 _SIDE = 4096
 """A large problem, for which every parameter makes a difference."""
 

@@ -284,7 +284,7 @@ def shared_bytes(config: GemmConfig) -> dict[str, int]:
     """Bytes of shared memory by use, in the order they stand in it.
 
     >>> shared_bytes(GemmConfig())
-    {'tiles of A': 65536, 'tiles of B': 131072, 'staging of D': 32768, 'barriers': 64}
+    {'tiles of A': 65536, 'tiles of B': 131072, 'staging of D': 32768, 'barriers': 64, "the cluster's number": 0}
     """
     tile, stages = config.tile, config.pipeline.stages
     staged = config.epilogue.store == "tma"

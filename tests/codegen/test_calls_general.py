@@ -318,10 +318,10 @@ def test_a_stream_has_one_workspace_for_all_launches(bound: list[Any], machine: 
     assert [one == found[0] for one in found] == [True, False, True, True] * 3
     cleared = [event for event in machine.events if event[0] == "clear"]
     assert [event[3] for event in cleared] == [5005] * 2  # once each, in a stream of its own
-    assert size <= cleared[0][2] <= 2 * size + 2 * workspace.COUNTER_BYTES
+    assert size <= cleared[0][2] <= 2 * size + 2 * workspace.COUNTER_BYTES + workspace.NUMBER_BYTES
     assert machine.allocated == [5005, 5005]
     for partials, counters in found:
-        assert partials == counters + workspace.COUNTER_BYTES
+        assert partials == counters + workspace.COUNTER_BYTES + workspace.NUMBER_BYTES
     one = made.bind(*split_arrays())
     another = made.bind(*split_arrays())
     assert one.workspace.memory.address != another.workspace.memory.address
@@ -331,7 +331,7 @@ def test_more_is_made_where_more_is_needed_and_less_finds_it(machine: Machine, m
     made = workspace._OfStreams()
     addresses = [made.of(0, 7, workspace.Sizes(size, 8, 1)).partials for size in (1000, 900, 5000, 1024, 4000, 8192)]
     assert [addresses.index(one) for one in addresses] == [0, 0, 2, 0, 2, 2]
-    assert made.bytes == 2 * workspace.COUNTER_BYTES + 1024 + 8192
+    assert made.bytes == 2 * (workspace.COUNTER_BYTES + workspace.NUMBER_BYTES) + 1024 + 8192
 
 
 def test_sums_that_are_added_in_place_have_zeros_of_their_own(bound: list[Any], machine: Machine) -> None:
@@ -400,7 +400,7 @@ def test_workspaces_of_streams_that_are_gone_go_after_their_work(machine: Machin
         for stream in range(70):
             made.of(0, 100 + stream, workspace.Sizes(64, 8, 1, added))
         assert ("synchronize device", 0) in machine.events
-        assert made.bytes <= 64 * (64 + workspace.COUNTER_BYTES)
+        assert made.bytes <= 64 * (64 + workspace.COUNTER_BYTES + workspace.NUMBER_BYTES)
 
 
 def test_k_of_zero_reads_zeros_that_are_there(bound: list[Any], machine: Machine) -> None:
