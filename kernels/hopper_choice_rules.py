@@ -38,7 +38,8 @@ def choice_violations(config: GemmConfig, least_registers: int) -> Iterator[Viol
     ):
         if value not in allowed:
             words = ", ".join(f'"{word}"' for word in allowed)
-            yield Violation(parameter=name, value=repr(value), rule=f"must be one of {words}")
+            also = '; "clc" and "one" are Blackwell\'s' if name == "launch" else ""
+            yield Violation(parameter=name, value=repr(value), rule=f"must be one of {words}{also}")
     if schedule.launch == "placed":
         yield from _placed_violations(config)
     if schedule.producer_registers:
@@ -113,23 +114,31 @@ def choice_violations(config: GemmConfig, least_registers: int) -> Iterator[Viol
 
 def _placed_violations(config: GemmConfig) -> Iterator[Violation]:
     """What cannot go with numbers that clusters take when they start."""
-    cluster = config.cluster
-    for name, value, right, rule in (
+    split, form, cluster = config.split.kind, config.problem.form, config.cluster
+    for name, value, right, rule, fix in (
         (
             "split_kind",
-            config.split.kind,
-            config.split.kind == "none",
-            "numbers are taken where shares of K are counted, so 'none'",
+            repr(split),
+            split == "none",
+            'must be "none": a kernel has counters for its shares of K or for the numbers of its clusters',
+            'split_kind="none" works',
         ),
-        ("form", config.problem.form, config.problem.form == "one", "is for one product, so 'one'"),
+        (
+            "form",
+            repr(form),
+            form == "one",
+            'must be "one": kernels for several products go without',
+            "one product works",
+        ),
         (
             "cluster",
             f"{cluster.m}x{cluster.n}",
             1 in (cluster.m, cluster.n),
-            "every CTA shares tiles with the first, so one row or column",
+            "must be one row or column of CTAs: the first one holds the number, and at its end waits for those that share tiles with it",
+            "1x2, 2x1, 1x4 and 4x1 work",
         ),
     ):
         if not right:
             yield Violation(
-                parameter=name, value=repr(value), rule=f'beside launch="placed": {rule}', fix='launch="static" works'
+                parameter=name, value=value, rule=f'beside launch="placed" {rule}', fix=f'{fix}, or launch="static"'
             )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from stridewright.kernels.config import (
     Cluster,
     ConfigError,
     GemmConfig,
+    Order,
     Pipeline,
     Problem,
     Schedule,
@@ -224,3 +226,64 @@ def test_the_register_split_fits_the_pool_that_the_launch_leaves() -> None:
             producer, consumer = registers(config)
             assert producer + consumers * consumer <= pools[consumers]
             assert all(count % 8 == 0 and 24 <= count <= 256 for count in (producer, consumer))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"split_kind": "split", "parts": 4}, 'split_kind=\'split\': beside launch="placed" must be "none"'),
+        ({"split_kind": "stream"}, 'split_kind=\'stream\': beside launch="placed" must be "none"'),
+        ({"cluster_m": 2, "cluster_n": 2}, 'cluster=2x2: beside launch="placed" must be one row or column of CTAs'),
+        ({"problem": Problem(form="batch")}, 'form=\'batch\': beside launch="placed" must be "one"'),
+        ({"problem": Problem(form="groups_m")}, 'form=\'groups_m\': beside launch="placed" must be "one"'),
+    ],
+    ids=str,
+)
+def test_what_cannot_go_with_placed_clusters_is_named(changes: dict[str, Any], words: str) -> None:
+    config = GemmConfig().replace(tile_n=128, launch="placed", **changes)
+    (problem,) = config.problems()
+    assert problem.startswith(words)
+    assert problem.endswith(', or launch="static"')
+    assert config.replace(launch="static").problems() == []
+
+
+@pytest.mark.parametrize("cluster", [(1, 1), (1, 2), (2, 1), (1, 4), (4, 1)], ids=str)
+@pytest.mark.parametrize("order", get_args(Order))
+def test_placed_clusters_go_with_every_order(cluster: tuple[int, int], order: str) -> None:
+    config = GemmConfig().replace(
+        tile_n=128, launch="placed", order=order, cluster_m=cluster[0], cluster_n=cluster[1], stages=3
+    )
+    assert config.problems() == []
+    assert "_placed_" in config.name
+    # What is held beside the ring needs its place.
+    assert sum(shared_bytes(config).values()) == sum(shared_bytes(config.replace(launch="static")).values()) + 8
+
+
+@pytest.mark.parametrize("launch", ["clc", "one", "anywhere", 1])
+def test_who_hands_out_tiles_is_a_word_of_the_architecture(launch: Any) -> None:
+    (problem,) = GemmConfig().replace(launch=launch).problems()
+    assert problem.startswith(f'launch={launch!r}: must be one of "static", "placed"')
+
+
+def test_numbers_take_registers_of_the_producer() -> None:
+    (problem,) = GemmConfig().replace(launch="placed", producer_registers=32).problems()
+    assert "a multiple of 8 from 40 to 56" in problem
+    assert GemmConfig().replace(launch="placed", producer_registers=40).problems() == []
+    assert GemmConfig().replace(producer_registers=32).problems() == []
+
+
+def test_names_tell_orders_and_launches_apart() -> None:
+    names = {
+        GemmConfig().replace(launch=launch, order=order, group_m=group, cluster_m=cluster).name
+        for launch, order, cluster in itertools.product(("static", "placed"), get_args(Order), (1, 2))
+        for group in ((1, 8) if order in ("grouped", "serpentine", "nested") else (8,))
+    }
+    assert len(names) == 2 * 2 * (3 * 2 + 3)
+
+
+@pytest.mark.parametrize("form", ["groups_m", "groups_k"])
+def test_groups_have_no_table_of_tiles(form: Any) -> None:
+    major: Any = "mn" if form == "groups_k" else "k"
+    config = GemmConfig(problem=Problem(form=form, a_major=major, b_major=major)).replace(tile_n=128, order="nested")
+    found = [problem for problem in config.problems() if problem.startswith("order=")]
+    assert bool(found) == (form == "groups_m")
