@@ -293,6 +293,8 @@ def _arguments(derivation: Derivation) -> list[tuple[str, str]]:
     size = config.cluster.m * config.cluster.n
     table = "a uint32 on the device for each block of tiles in turn: row | column << 16; read even before the grid before has ended"
     homes = f"a uint32 on the device for each SM, %nsmid in all: the number, below {'CTAs of the grid' if size == 1 else f'CTAs / {size}'}, of the cluster that belongs there; any such numbers are right, whether or not each comes equally often"
+    if config.schedule.order not in TABLES:
+        homes += "; read even before the grid before has ended"
     placed = config.schedule.launch == "placed"
     tables = [text for text, wanted in ((table, config.schedule.order in TABLES), (homes, placed)) if wanted]
     rows.append(("order", "; and behind these ".join(tables) or unused))

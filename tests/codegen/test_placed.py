@@ -211,6 +211,36 @@ def test_terms_beside_the_product(monkeypatch: pytest.MonkeyPatch, name: str, ot
     np.testing.assert_array_equal(emulation.d.astype(np.float64), exact.astype(ml_dtypes.bfloat16).astype(np.float64))
 
 
+@pytest.mark.parametrize(
+    ("name", "asked", "changes"),
+    [
+        ("one CTA", {"a": "f16", "b": "f16", "d": "f16"}, {}),
+        ("2x1", {"a": "f16", "b": "f16", "d": "f32"}, {"store": "direct"}),
+        ("one CTA", {"a": "e4m3", "b": "e4m3"}, {"tile_k": 128}),
+        ("ping-pong 1x4", {"a": "e4m3", "b": "e4m3"}, {"tile_k": 128}),
+        ("one CTA", {"a_major": "mn"}, {}),
+        ("2x1", {"a_major": "mn"}, {}),
+        ("1x2", {"b_major": "mn"}, {}),
+        ("ping-pong", {"b_major": "mn"}, {}),
+    ],
+    ids=str,
+)
+def test_other_types_and_majors(
+    monkeypatch: pytest.MonkeyPatch, name: str, asked: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    run_on(monkeypatch, HOMES["anywhere"])
+    m, n, k = 328, 264, 272
+    gemm = Gemm(m, n, k, config=config_of(name, **changes), **asked)
+    types = {"f16": np.float16, "e4m3": ml_dtypes.float8_e4m3fn, "bf16": ml_dtypes.bfloat16}
+    kind = types[asked.get("a", "bf16")]
+    a, b = integers(m, k, 1).astype(kind), integers(n, k, 2).astype(kind)
+    given = [np.asfortranarray(x) if asked.get(f"{which}_major") == "mn" else x for which, x in (("a", a), ("b", b))]
+    emulation = gemm.emulate(*given, sms=5, seed=1)
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    assert emulation.races == ()
+    np.testing.assert_array_equal(emulation.d.astype(np.float64), exact.astype(emulation.d.dtype).astype(np.float64))
+
+
 @pytest.mark.parametrize("name", ["one CTA", "2x1", "1x2", "nested", "ping-pong", "swapped"])
 @pytest.mark.parametrize("sm", [0, 7, 131])
 def test_a_cluster_begins_with_the_tiles_of_its_home(monkeypatch: pytest.MonkeyPatch, name: str, sm: int) -> None:
@@ -234,6 +264,16 @@ def test_a_cluster_begins_with_the_tiles_of_its_home(monkeypatch: pytest.MonkeyP
     first = down * (division.rows - 1), across * (division.columns - 1)
     np.testing.assert_array_equal(found[first[0] :, first[1] :], expected[first[0] :, first[1] :])
     assert np.isfinite(found).sum() == expected[first[0] :, first[1] :].size
+
+
+@pytest.mark.parametrize("name", ["one CTA", "2x1", "nested", "hilbert"])
+def test_the_header_says_what_to_pass(name: str) -> None:
+    words = " ".join(line.removeprefix("//").strip() for line in gemm_of(name, (330, 328, 136)).source.splitlines())
+    counted = "cluster" if name == "2x1" else "CTA"
+    assert f"counters uint32, one for each {counted} and one more, zero at first and left so" in " ".join(words.split())
+    assert "for each SM, %nsmid in all: the number" in " ".join(words.split())
+    assert "read even before the grid before has ended" in " ".join(words.split())
+    assert ("for each block of tiles in turn" in words) == (name in ("nested", "hilbert"))
 
 
 # ---- faults --------------------------------------------------------------------------------------------------------------------
