@@ -18,6 +18,7 @@ from stridewright.codegen.emulator.cta import Cta
 from stridewright.codegen.emulator.progress import Progress
 from stridewright.codegen.source import KERNEL_NAME, whole
 from stridewright.kernels.config import GemmConfig
+from stridewright.kernels.fusion import Fusion
 
 SMS = 132
 MOST_INSTRUCTIONS = 300_000
@@ -274,6 +275,33 @@ def test_the_header_says_what_to_pass(name: str) -> None:
     assert "for each SM, %nsmid in all: the number" in " ".join(words.split())
     assert "read even before the grid before has ended" in " ".join(words.split())
     assert ("for each block of tiles in turn" in words) == (name in ("nested", "hilbert"))
+
+
+@pytest.mark.parametrize(
+    ("fusion", "changes"),
+    [
+        (Fusion(), {"tile_m": 192, "tile_n": 192, "consumers": 3, "cluster_n": 2, "store": "direct"}),
+        (Fusion(), {"tile_m": 192, "tile_n": 192, "consumers": 3, "cluster_m": 2, "order": "row"}),
+        (Fusion(), {"tile_m": 192, "tile_n": 64, "consumers": 3, "cluster_m": 2, "order": "row", "swap": True}),
+        (Fusion(c="bf16", alpha=True), {"tile_m": 128, "tile_n": 128, "swap": True}),
+        (
+            Fusion(aux=True, bias="n", activation="relu"),
+            {"tile_m": 128, "tile_n": 128, "swap": True, "order": "nested"},
+        ),
+        (
+            Fusion(aux=True, bias="n", activation="relu"),
+            {"schedule_kind": "pingpong", "tile_m": 64, "tile_n": 128, "swap": True, "cluster_n": 2, "order": "row"},
+        ),
+    ],
+    ids=str,
+)
+def test_the_fullest_kernels_do_not_spill(fusion: Fusion, changes: dict[str, Any]) -> None:
+    """With the largest tiles that the rules allow there; the assembler's log would make the build fail."""
+    config = GemmConfig(fusion=fusion).replace(launch="placed", stages=2, **changes)
+    assert config.problems() == []
+    wider = config.replace(tile_n=config.tile.n + 16)
+    assert wider.problems() or config.tile.n == 64
+    assert build(whole(config), arch="sm_90a").ptx
 
 
 # ---- faults --------------------------------------------------------------------------------------------------------------------

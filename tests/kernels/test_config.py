@@ -105,6 +105,9 @@ def test_a_tile_whose_accumulators_do_not_fit_names_a_width_that_does() -> None:
         (Fusion(scale_a="row", scale_b="row"), {"cluster_m": 2}, 96),
         (Fusion(scale_a="row", scale_b="row"), {"swap": True}, 96),
         (Fusion(scale_a="row", scale_b="row"), {"swap": True, "order": "hilbert"}, 64),
+        (Fusion(scale_b="row"), {"launch": "placed"}, 128),
+        (Fusion(scale_b="row"), {"launch": "placed", "order": "nested"}, 96),
+        (Fusion(c="f32"), {"swap": True, "launch": "placed"}, 64),
         (Fusion(c="bf16"), {"split_kind": "stream"}, 128),
         (Fusion(c="bf16"), {"tile_m": 192, "consumers": 3}, 48),
     ],
@@ -270,6 +273,9 @@ def test_numbers_take_registers_of_the_producer() -> None:
     assert "a multiple of 8 from 40 to 56" in problem
     assert GemmConfig().replace(launch="placed", producer_registers=40).problems() == []
     assert GemmConfig().replace(producer_registers=32).problems() == []
+    three = GemmConfig().replace(tile_m=192, tile_n=128, consumers=3, launch="placed")
+    assert registers(three) == (32, 160)
+    assert registers(three.replace(cluster_n=2)) == (40, 152)
 
 
 def test_names_tell_orders_and_launches_apart() -> None:
