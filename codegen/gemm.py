@@ -372,7 +372,8 @@ class Gemm:
         """The launch for these arrays, prepared: calling it launches and returns the result; nothing is checked or
         encoded again. With ``dependent`` the kernel starts while the one before it in the stream ends, and waits for
         it before it reads or writes an array (programmatic dependent launch). ``workspace``: memory of the caller's, for partial
-        sums, which every launch clears first; by default an own one is kept with the launch. ``others`` as a call takes them.
+        sums and numbers of clusters, which every launch clears first; by default an own one is kept with the launch. Two launches
+        with the same one must not run at the same time, in two streams. ``others`` as a call takes them.
         """
         if others:
             return self.general.bind(a, b, out, bool(dependent), workspace, **others)
@@ -385,7 +386,7 @@ class Gemm:
     @property
     def workspace_bytes(self) -> int:
         """Bytes of device memory that a launch writes beside its result, on the current device (on 132 multiprocessors where
-        there is none): partial sums and counters of tiles whose K several CTAs share.
+        there is none): partial sums and counters of tiles whose K several CTAs share, or the numbers that placed clusters take.
 
         >>> Gemm(128, 128, 65536, config=GemmConfig().replace(split_kind="split", parts=4)).workspace_bytes > 4 * 128 * 128
         True
