@@ -461,7 +461,7 @@ def call(gemm: Gemm, a: Any, b: Any, out: Any, stream: Any, workspace: Any = Non
         # Where DLPack lets streams wait, it is the launch's that must.
         chosen = None if stream is None else cupy_stream(stream)
         with chosen or contextlib.nullcontext():
-            return gemm.bind(a, b, out)(chosen)
+            return gemm.bind(a, b, out, workspace=calls.workspaces)(chosen)
 
 
 def _calls_of(gemm: Any) -> Calls:
@@ -492,10 +492,11 @@ def call_with(
             x for x in (b, out, workspace, *others.values()) if type(x) not in _PLAIN and not isinstance(x, np.generic)
         ]
         if not library or any(library_of(type(x)) != library for x in arrays):
-            # Copies and workspaces are freed when this returns: memory of this stream, which its later work may have.
+            # Copies are freed when this returns: memory of this stream, which its later work may have. A workspace is the stream's.
             chosen = None if stream is None else cupy_stream(stream)
             with chosen or contextlib.nullcontext():
-                return gemm.bind(a, b, out, workspace=workspace, **others)(chosen)
+                shared = kept.workspaces if workspace is None else workspace
+                return gemm.bind(a, b, out, workspace=shared, **others)(chosen)
         if out is None:
             out = new_result(a, gemm.shape_d, gemm.problem.d, stream)
         if kept.table.launch_with(a, b, out, stream, given) is not None:

@@ -22,7 +22,7 @@ from stridewright.codegen.placement import any_chip, homes, together
 from stridewright.kernels.config import GemmConfig
 from stridewright.kernels.orders import order_table, patch_of
 
-from .fake_devices import Array, Machine, kernel_of, machine
+from .fake_devices import Array, Machine, Tensor, kernel_of, machine
 
 __all__ = ["machine"]
 
@@ -327,6 +327,25 @@ def test_numbers_in_the_callers_workspace_are_cleared_first(kernels: Machine) ->
     assert pointers(kernels)[2] == WORK
     with pytest.raises(OperandError, match=r"workspace: has 400 bytes, and this launch needs 404"):
         gemm(a, b, out=out, workspace=Array(WORK, (400,), np.uint8))
+
+
+@pytest.mark.parametrize("config", [PLACED, SPLIT], ids=["placed", "split"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_arrays_of_several_libraries_use_their_streams_memory(
+    kernels: Machine, monkeypatch: pytest.MonkeyPatch, config: GemmConfig, biased: bool
+) -> None:
+    """Memory of the launch's own would go with it while the kernel still counts there, and come to a later launch, perhaps in another stream."""
+    gemm = Gemm(640, 640, 64, config=config)
+    a, b, out = Array(A, (640, 64)), Tensor(B, (640, 64)), Array(OUT, (640, 640))
+    others = {"bias": Array(WORK, (640,), np.float32)} if biased else {}
+    found = []
+    for stream in (17, 18, 17, 18):
+        gemm(a, b, out=out, stream=stream, **others)
+        assert kernels.launched[-1].stream == stream
+        found.append(pointers(kernels)[1:])
+    assert found[:2] == found[2:]
+    assert found[0] != found[1]
+    assert all(any(one) for one in found)
 
 
 def test_launches_that_are_measured_in_one_stream_share_their_numbers(kernels: Machine) -> None:
