@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from .launch import (
     several_devices,
     stream_address,
 )
-from .workspace import pin_if_captured
+from .workspace import PER_THREAD_STREAM, pin_if_captured
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID, cuda.h
 
@@ -54,15 +55,22 @@ class CallsByStream(dict[int, tuple[Any, ...]]):
     """By the stream's address what the driver is called with, made when first asked for; the oldest are forgotten.
 
     An entry never changes once made, so that a thread which launches into another stream cannot turn this one's launch
-    away. ``device`` is the one that all of them launch on.
+    away. ``device`` is the one that all of them launch on. The stream that each thread has of its own has one address for all of
+    them, and an entry for each.
     """
 
     def __init__(self, make: Callable[[int], tuple[Any, ...]], device: int):
         super().__init__()
         self._make = make
+        self._of_thread = threading.local()
         self.device = device
 
     def __missing__(self, stream: int) -> tuple[Any, ...]:
+        if stream == PER_THREAD_STREAM:
+            found: tuple[Any, ...] | None = getattr(self._of_thread, "call", None)
+            if found is None:
+                found = self._of_thread.call = self._make(stream)
+            return found
         call = self._make(stream)
         if len(self) >= _MOST_STREAMS:
             self.clear()

@@ -78,20 +78,21 @@ def gpcs() -> list[int]:
     """The GPC of each SM of the current device, found once by a probe of some milliseconds. Where that fails, a guess: nothing
     but speed depends on it.
     """
-    from .launch import current_device
+    from .launch import current_device, tell_once
 
-    return _gpcs_of(current_device())
+    device = current_device()
+    try:
+        return _gpcs_of(device)
+    except Exception as error:  # a driver that refuses, a compiler that is missing, a stream that is captured
+        tell_once(
+            _logger, f"which SMs of device {device} form a GPC could not be found out ({error}): placed clusters are slower"
+        )
+        return any_chip(_MOST_SMS)  # a kernel reads the place of its SM, whatever its number is
 
 
 @functools.lru_cache(maxsize=64)
 def _gpcs_of(device: int) -> list[int]:
-    try:
-        return _probed(device)
-    except Exception as error:  # a driver that refuses, a compiler that is missing: the guess is as right
-        _logger.warning(
-            "which SMs of device %d form a GPC could not be found out (%s): placed clusters are slower", device, error
-        )
-        return any_chip(_MOST_SMS)  # a kernel reads the place of its SM, whatever its number is
+    return _probed(device)
 
 
 _PROBE = """

@@ -8,6 +8,7 @@ other; or the caller's own memory. Knows sizes and where memory lies; the kernel
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ kernel before, which may count there, still runs."""
 
 COUNTER_BYTES = 2**16
 """What a stream's workspace has for counters; a GEMM with more has one of its own."""
+
+PER_THREAD_STREAM = 2
+"""cudaStreamPerThread: one address, and another stream in each thread (CUDA runtime API, "Stream synchronization behavior")."""
 
 _PARTIALS_AT = COUNTER_BYTES + NUMBER_BYTES
 _MOST_STREAMS = 64
@@ -209,6 +213,19 @@ class _OfStreams:
         return sum(_PARTIALS_AT + size for made in self._made.values() for size, _ in made)
 
 
+_thread = threading.local()
+_thread_numbers = itertools.count(1)
+
+
+def _in_this_thread(stream: int) -> int:
+    """The stream's address, and for the one that each thread has of its own a number of this thread, which is negative."""
+    if stream != PER_THREAD_STREAM:
+        return stream
+    if not hasattr(_thread, "number"):
+        _thread.number = next(_thread_numbers)
+    return -int(_thread.number)
+
+
 def _part(needed: Sizes, whole: Memory) -> Memory:
     """What a launch has of a stream's workspace."""
     if needed.numbers:
@@ -334,7 +351,7 @@ class Workspace:
         device = current_device()
 
         def of_stream(stream: int) -> tuple[dict[int, Any], Any]:
-            memory = shared.of(device, stream, needed)
+            memory = shared.of(device, _in_this_thread(stream), needed)
             partials, counters = self._pointers(memory)
             return {place + 1: partials, place + 2: counters}, memory
 

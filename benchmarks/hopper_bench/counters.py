@@ -32,6 +32,7 @@ ALWAYS = {
     "dram_read_bytes": "dram__bytes_read.sum",
     "dram_write_bytes": "dram__bytes_write.sum",
     "l2_to_sm_bytes": "lts__t_bytes_srcunit_tex.sum",
+    "sectors_read_from_l2": "lts__t_sectors_srcunit_tex_op_read.sum",
     "nanoseconds": "gpu__time_duration.sum",
     "sm_cycles": "sm__cycles_elapsed.max",
     "instructions_of_a_scheduler": "smsp__inst_executed.avg",

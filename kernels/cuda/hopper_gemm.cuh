@@ -133,7 +133,7 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
     if (FORM == FORM_GROUPS_M || FORM == FORM_GROUPS_K) dependency_wait();
     TileScheduler scheduler(ring.place, m, n, k, shared_blocks, order, batches(terms), offsets(terms));
 
-    if (PLACED && takes_number()) shared_store(shared + NUMBER_OFFSET, take_number(ORDER == ORDER_TABLE ? order + scheduler.blocks : order, counters));
+    if (PLACED && claims_number()) shared_store(shared + NUMBER_OFFSET, claim_number(ORDER == ORDER_TABLE ? order + scheduler.blocks : order, counters));
     if (threadIdx.x == 0) {
         tensor_map_prefetch(&tensor_map_a);
         tensor_map_prefetch(&tensor_map_b);
@@ -158,18 +158,18 @@ DEVICE void gemm(const TensorMap &tensor_map_a, const TensorMap &tensor_map_b, O
     if (warpgroup == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_uniform(threadIdx.x / 32) == 0 && elect_one()) {
-            if (PLACED) scheduler.next = taken_number(shared);
+            if (PLACED) scheduler.next = number_of_cluster(shared);
             produce(&tensor_map_a, &tensor_map_b, tiles, ring, scheduler);
             if (PLACED && leads_cluster()) prefetch_numbers(ORDER == ORDER_TABLE ? order + scheduler.blocks : order, counters);
         }
-        if (PLACED && takes_number()) {
-            count_number(counters);
+        if (PLACED && claims_number()) {
+            count_claim(counters);
             dependency_allow();
         }
     } else {
         registers_claim<CONSUMER_REGISTERS>();
         const uint32 consumer = warpgroup - 1;
-        if (PLACED) scheduler.next = warp_uniform(taken_number(shared));
+        if (PLACED) scheduler.next = warp_uniform(number_of_cluster(shared));
         Finish finishing(terms, m, n);
         const Epilogue epilogue(output, shared, consumer, m, n);
         const PartialSums partial_sums(static_cast<Four *>(partials), counters, scheduler, output, finishing, consumer, m, n);

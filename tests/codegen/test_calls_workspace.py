@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stridewright import Gemm, gemm
-from stridewright.codegen import bind, first_call, general_bind
+from stridewright.codegen import bind, first_call, general_bind, workspace
 from stridewright.codegen.bind import OperandError
 from stridewright.codegen.general import GeneralGemm
+from stridewright.codegen.launch_packed import CallsByStream
 from stridewright.kernels.config import GemmConfig
 
 from .fake_devices import Array, Machine, kernel_of, machine
@@ -144,3 +146,39 @@ def test_numpy_arrays_that_are_written_are_looked_at_before_a_launch(machine: Ma
         with pytest.raises(OperandError, match=f"{next(iter(given))}: "):
             Gemm(40, 24, 64)(Array(A, (40, 64)), Array(B, (24, 64)), **given)
     assert machine.launched == []
+
+
+def in_threads(what: Callable[[], Any], count: int) -> list[Any]:
+    """What each of several threads gets, all of which are alive until the last has it."""
+    found: list[Any] = []
+    together = threading.Barrier(count)
+
+    def run() -> None:
+        found.append(what())
+        together.wait()
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_the_stream_of_each_thread_has_one_address_and_a_workspace_in_each() -> None:
+    """cudaStreamPerThread is 2 in every thread, and another stream: launches there run at the same time."""
+    made: list[int] = []
+
+    def make(stream: int) -> tuple[Any, ...]:
+        made.append(workspace._in_this_thread(stream))
+        return (len(made),)
+
+    calls = CallsByStream(make, device=0)
+    numbers = in_threads(lambda: (calls[2], calls[2]), 3)
+    assert all(first == second for first, second in numbers)
+    assert len({first for first, _ in numbers}) == 3
+    assert len(set(made)) == 3
+    assert all(number < 0 for number in made)
+    # Any other stream is one for all threads.
+    assert len(set(in_threads(lambda: calls[7], 3))) == 1
+    assert set(in_threads(lambda: workspace._in_this_thread(7), 3)) == {7}

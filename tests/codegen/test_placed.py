@@ -336,7 +336,7 @@ FAULTS = (
     Fault("no number after the last", "number + 1 < clusters ? number + 1 : 0", "number + 1", _BOTH),
     Fault("the last number is never tried", "number + 1 < clusters ? number + 1 : 0", "number + 2 < clusters ? number + 1 : 0", _BOTH),
     Fault("numbers of CTAs, not clusters", "gridDim.x / CLUSTER_SIZE;\n    uint32 number", "gridDim.x;\n    uint32 number", _TWO),
-    Fault("nobody counts", "            count_number(counters);\n", "", _BOTH),
+    Fault("nobody counts", "            count_claim(counters);\n", "", _BOTH),
     Fault("the numbers stay taken", _FREE, "", _BOTH),
     Fault("the count stays", _FREE, _FREE.replace("<=", "<"), _BOTH),
     Fault("the first number stays taken", _FREE, _FREE.replace("i = 0", "i = 1"), _BOTH),
@@ -351,11 +351,11 @@ FAULTS = (
     Fault("the number of the last CTA", _NUMBER, "shared_load_remote(shared + NUMBER_OFFSET, CLUSTER_SIZE - 1)", _TWO),
     Fault("every CTA takes a number", "threadIdx.x == 32 && leads_cluster()", "threadIdx.x == 32", _TWO),
     Fault("two lanes of a warp take a number", "threadIdx.x == 32 && leads_cluster()", "threadIdx.x / 2 == 16 && leads_cluster()", _BOTH),
-    Fault("the number is read before the barrier", "    if (threadIdx.x == 0) {\n        tensor_map_prefetch", "    scheduler.next = taken_number(shared);\n    if (threadIdx.x == 0) {\n        tensor_map_prefetch", _ONE),
-    Fault("the number is written after the barrier", "dependency_allow();\n\n    if (warpgroup == 0)", "dependency_allow();\n    if (takes_number()) shared_store(shared + NUMBER_OFFSET, scheduler.next);\n    if (warpgroup == 0)", _BOTH),
-    Fault("the producer goes by the CTA's place in the grid", "if (PLACED) scheduler.next = taken_number(shared);", "", _BOTH),
-    Fault("the consumers go by the CTA's place in the grid", "if (PLACED) scheduler.next = warp_uniform(taken_number(shared));", "", _BOTH),
-    Fault("homes are looked for at the beginning of the table", "take_number(ORDER == ORDER_TABLE ? order + scheduler.blocks : order, counters)", "take_number(order, counters)", ("nested",)),
+    Fault("the number is read before the barrier", "    if (threadIdx.x == 0) {\n        tensor_map_prefetch", "    scheduler.next = number_of_cluster(shared);\n    if (threadIdx.x == 0) {\n        tensor_map_prefetch", _ONE),
+    Fault("the number is written after the barrier", "dependency_allow();\n\n    if (warpgroup == 0)", "dependency_allow();\n    if (claims_number()) shared_store(shared + NUMBER_OFFSET, scheduler.next);\n    if (warpgroup == 0)", _BOTH),
+    Fault("the producer goes by the CTA's place in the grid", "if (PLACED) scheduler.next = number_of_cluster(shared);", "", _BOTH),
+    Fault("the consumers go by the CTA's place in the grid", "if (PLACED) scheduler.next = warp_uniform(number_of_cluster(shared));", "", _BOTH),
+    Fault("homes are looked for at the beginning of the table", "claim_number(ORDER == ORDER_TABLE ? order + scheduler.blocks : order, counters)", "claim_number(order, counters)", ("nested",)),
 )  # fmt: skip
 """What the emulator reports, or the result or the counters show."""
 
@@ -363,11 +363,11 @@ SILENT = (
     Fault("counts that order nothing", _COUNT, _COUNT.replace("acq_rel", "relaxed"), _BOTH),
     Fault("no fence after the numbers are freed", "    global_fence();\n", "", _BOTH),
     Fault("the next grid is let in before the numbers are free", "if (!PLACED || !leads_cluster()) dependency_allow();", "dependency_allow();", _BOTH),
-    Fault("the next grid is let in before the CTA has counted", "            count_number(counters);\n            dependency_allow();", "            dependency_allow();\n            count_number(counters);", _BOTH),
+    Fault("the next grid is let in before the CTA has counted", "            count_claim(counters);\n            dependency_allow();", "            dependency_allow();\n            count_claim(counters);", _BOTH),
 )  # fmt: skip
 """What shows only to the next grid, which the emulator does not run at the same time, or in an order of relaxed accesses that it does not try."""
 
-NONE = Fault("none", "DEVICE bool takes_number()", "DEVICE bool takes_number()", ())
+NONE = Fault("none", "DEVICE bool claims_number()", "DEVICE bool claims_number()", ())
 
 
 def planted(fault: Fault, name: str) -> Gemm:

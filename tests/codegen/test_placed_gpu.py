@@ -67,10 +67,11 @@ def test_gpcs_are_found_and_hold_what_gpcs_hold(cupy: Any, caplog: pytest.LogCap
     sizes = collections.Counter(found)
     sms = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
     assert len(found) >= sms
-    whole = [size for size in sizes.values() if size > 1]
-    assert sum(whole) >= sms - 2
-    assert max(whole) <= 18
-    assert len(whole) <= 8 + 2
+    assert max(sizes.values()) <= 18
+    # An H200 showed pairs of SMs that no larger cluster was ever put on.
+    larger = [size for size in sizes.values() if size > 2]
+    assert sum(larger) >= sms - 16
+    assert len(larger) <= 8
     again = placement._probed(int(cupy.cuda.runtime.getDevice()))
     assert again == found
 
