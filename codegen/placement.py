@@ -85,7 +85,8 @@ def gpcs() -> list[int]:
         return _gpcs_of(device)
     except Exception as error:  # a driver that refuses, a compiler that is missing, a stream that is captured
         tell_once(
-            _logger, f"which SMs of device {device} form a GPC could not be found out ({error}): placed clusters are slower"
+            _logger,
+            f"which SMs of device {device} form a GPC could not be found out ({error}): placed clusters are slower",
         )
         return any_chip(_MOST_SMS)  # a kernel reads the place of its SM, whatever its number is
 
