@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import ladder_chart
-from hopper_bench.summary import entry_of, mean, summary, untuned_of_tuned, without
+from hopper_bench.summary import Summary, entry_of, mean, summary, sustained_of, untuned_of_tuned, without
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -84,7 +84,36 @@ def _shapes(found: dict[str, Any], random: dict[str, Any] | None) -> str:
         "",
         "</details>",
     ]
+    if tuned.sustained_first:
+        lines += ["", *_alone(rows, tuned)]
     return "\n".join(lines)
+
+
+def _whole(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
+def _alone(rows: list[dict[str, Any]], tuned: Summary) -> list[str]:
+    """The shapes that ran alone, each with what the table of sustained load has for it."""
+    lines = [
+        f"<details><summary>Each of the {len(tuned.sustained_first)} shapes alone</summary>",
+        "",
+        "Ours and three of cuBLASLt's algorithms, its first choice among them, each alone without a pause in four turns, forwards and backwards, after "
+        "the card has settled at its power limit.",
+        "",
+        "| shape | us | TFLOP/s | MHz | W | to the first choice | to the best | configuration |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ours = sustained_of(row)
+        if row["key"] in tuned.sustained_first and ours is not None:
+            alone = ours["sustained"]
+            tflops = 2e-6 * row["m"] * row["n"] * row["k"] / alone["us"]
+            lines.append(
+                f"| {row['key']} | {alone['us']:.1f} | {tflops:.0f} | {_whole(alone.get('clock_mhz'))} | {_whole(alone.get('watts'))} "
+                f"| {tuned.sustained_first[row['key']]:.3f} | {tuned.sustained_best[row['key']]:.3f} | `{ours['detail']}` |"
+            )
+    return [*lines, "", "</details>"]
 
 
 def _shares(rows: list[dict[str, Any]], random: dict[str, Any] | None) -> list[str]:
@@ -221,8 +250,7 @@ def _host(results: Path) -> str:
         empty, warm = (cold["median"][name] for name in ("empty cache", "from the cache"))
         found.append(
             f"From nothing to the first right result of {cold['shape'].replace(',', ' x ')}: {empty['seconds']:.2f} s with an empty "
-            f"cache, {1000 * warm['seconds']:.0f} ms from it (of these {1000 * warm['import_seconds']:.0f} ms to import the package; "
-            "making the CUDA context not counted)."
+            f"cache, {1000 * warm['seconds']:.0f} ms from it (the package's import counts, making the CUDA context does not)."
         )
     return " ".join(found)
 

@@ -10,7 +10,7 @@ import textwrap
 from stridewright.kernels.config import Cluster, GemmConfig
 from stridewright.kernels.hopper import Derivation, OperandTile
 from stridewright.kernels.hopper_rules import NUMBER, sharers, uses_terms
-from stridewright.kernels.orders import TABLES
+from stridewright.kernels.orders import TABLES, patch_of
 from stridewright.layout.hardware import TensorMap
 
 WIDTH = 135
@@ -203,7 +203,9 @@ def _name(config: GemmConfig) -> list[str]:
     said.append(f"stages{pipeline.stages}: slots of the ring")
     if schedule.order in ("grouped", "serpentine", "nested"):
         word = "group" if schedule.order == "grouped" else schedule.order
-        said.append(f"{word}{schedule.group_m}: rows of blocks in a band of the order")
+        high, wide = patch_of(config.cluster.m, config.cluster.n)
+        patch = f", walked in patches of {high} x {wide} blocks" if schedule.order == "nested" else ""
+        said.append(f"{word}{schedule.group_m}: rows of blocks in a band of the order{patch}")
     if schedule.launch == "placed":
         said.append("placed: clusters of one GPC have neighbouring numbers in the grid, and so neighbouring tiles")
     if config.epilogue.store == "tma":

@@ -238,7 +238,12 @@ def violations(config: GemmConfig) -> Iterator[Violation]:
     yield from tile_wrong
     schedule, epilogue = config.schedule, config.epilogue
     if schedule.launch not in LAUNCHES:
-        yield Violation(parameter="launch", value=repr(schedule.launch), rule=f"must be {one_of(map(repr, LAUNCHES))}")
+        yield Violation(
+            parameter="launch",
+            value=repr(schedule.launch),
+            rule=f"must be {one_of(map(repr, LAUNCHES))}"
+            + (", and 'placed' is Hopper's" if schedule.launch == "placed" else ""),
+        )
     if schedule.order not in ("grouped", "row"):
         yield Violation(
             parameter="order",

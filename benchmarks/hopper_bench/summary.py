@@ -31,6 +31,15 @@ def entry_of(row: dict[str, Any], label: str) -> dict[str, Any] | None:
     return fastest_of_ours(row) if label == "tuned" else winner(row, label)
 
 
+def sustained_of(row: dict[str, Any]) -> dict[str, Any] | None:
+    """What is tuned for sustained load and ran alone; what is tuned for bursts where nothing else is; None where neither ran alone."""
+    for label in ("sustained", "tuned"):
+        alone = [entry for entry in row["entries"] if label in entry["labels"] and entry["sustained"]]
+        if alone:
+            return min(alone, key=lambda entry: float(entry["us"]))
+    return None
+
+
 def compute_bound(row: dict[str, Any]) -> bool:
     """Whether the tensor cores bound a shape, and for long enough."""
     return bool(row["floor"]["bound"] == "tensor cores" and row["floor"]["us"] >= COMPUTE_BOUND_US)
@@ -88,11 +97,8 @@ def summary(rows: Iterable[dict[str, Any]], label: str) -> Summary:
             continue
         made.first[row["key"]] = ours["to_first"]["ratio"]
         made.best[row["key"]] = ours["to_best"]["ratio"]
-        for lasting in ("sustained", "tuned") if label == "tuned" else ():
-            entry = winner(row, lasting)
-            if entry is not None and entry["sustained"]:
-                ours = entry  # what is tuned for that load
-                break
+        if label == "tuned":
+            ours = sustained_of(row) or ours
         if not ours["sustained"] or not compute_bound(row):
             continue
         alone = [entry for entry in row["entries"] if "cublaslt" in entry["labels"] and entry["sustained"]]

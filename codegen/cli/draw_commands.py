@@ -261,6 +261,14 @@ def shared_memory(
     _finish(shared_memory_map(parts, stages, title=f"shared memory of {config.name}"), output, as_json)
 
 
+def _patch(text: str) -> tuple[int, int]:
+    """Rows and columns of a patch."""
+    sizes = text.replace("x", ",").split(",")
+    if len(sizes) != 2 or not all(size.strip().isdecimal() and int(size) > 0 for size in sizes):
+        raise typer.BadParameter(f"{text!r}: must be two whole numbers from 1 up, as 4,4 or 1,8", param_hint="--patch")
+    return int(sizes[0]), int(sizes[1])
+
+
 @draw.command("tile-order")
 @guarded
 def tile_order(
@@ -271,6 +279,9 @@ def tile_order(
     order: Annotated[
         str, typer.Option("--order", help="grouped, serpentine, row, column, nested or hilbert.")
     ] = "grouped",
+    patch: Annotated[
+        str, typer.Option("--patch", metavar="ROWS,COLUMNS", help="Of a nested order: what one GPC computes at a time.")
+    ] = "4,4",
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -280,9 +291,10 @@ def tile_order(
     from stridewright.layout.draw import tile_order as view
 
     listed = grouped_order(rows, columns, group)  # says what is wrong with the sizes
+    sizes = _patch(patch)
     if order != "grouped":
         try:
-            listed = [(int(row), int(column)) for row, column in order_table(order, rows, columns, group)]
+            listed = [(int(row), int(column)) for row, column in order_table(order, rows, columns, group, sizes)]
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--order") from error
     panel = group if order in ("grouped", "serpentine") else None

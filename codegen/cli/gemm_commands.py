@@ -270,6 +270,7 @@ def gemm(
     groups: Annotated[int | None, typer.Option("--groups", help="Groups of rows (or of K) in one launch.")] = None,
     group_by: Annotated[str, typer.Option("--group-by", help="m: groups of rows of A; k: of K.")] = "m",
     relayout: Annotated[str, typer.Option("--relayout", help="copy: transpose what wgmma does not read.")] = "refuse",
+    load: Load = LoadName.BURSTS,
     as_json: AsJson = False,
 ) -> None:
     """Generate, compile, run and check D[M,N] = A[M,K] B[N,K]^T, or act(alpha acc + beta C + bias) of it.
@@ -288,7 +289,9 @@ def gemm(
     )  # fmt: skip
     majors = (a_major.value, b_major.value)
     run = gemm_run.run(
-        lambda: make_gemm(m, n, k, dtype, d_dtype, *majors, chosen_arch, settings, rung, options, b_dtype=b_dtype),
+        lambda: make_gemm(
+            m, n, k, dtype, d_dtype, *majors, chosen_arch, settings, rung, options, load=load.value, b_dtype=b_dtype
+        ),
         options=options,
         where=where,
         values=values.value,

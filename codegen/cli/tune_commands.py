@@ -139,7 +139,7 @@ def tune(
     wanted = arch or _device_arch()
     problems = [(name, _problem(sizes, dtype, wanted)) for name, *sizes in given]
     if dry_run:
-        _dry_run(problems, wanted, as_json)
+        _dry_run(problems, wanted, load.value, as_json)
         return
     _require_gpu(wanted, as_json)
     from stridewright.codegen import compile_pool
@@ -277,9 +277,9 @@ def _write_table(path: Path, results: Sequence[TuneResult], load: str) -> None:
     write_table(path, device.name, device.driver, device.arch, device.sms, entries, load=load)
 
 
-def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, as_json: bool) -> None:
+def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, load: str, as_json: bool) -> None:
     from stridewright.codegen import space
-    from stridewright.codegen.tune_plan import starting_points
+    from stridewright.codegen.tune_plan import estimate, starting_points, sustained_points
     from stridewright.codegen.tuned import current_device
 
     device = current_device()
@@ -288,6 +288,10 @@ def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, as_json: bool) 
     for name, problem in problems:
         rejected = space.Rejections()
         points = starting_points(problem, _SHOWN_CANDIDATES, arch, sms)
+        if load == "sustained":
+            # As the tuner does: what moves least comes after what is chosen without tuning.
+            sparing = [(estimate(config, sms), config) for config in sustained_points(problem, sms)]
+            points = list(dict.fromkeys([points[0], *sparing, *points[1:]]))
         valid = sum(1 for _ in space.cores(problem, arch, sms, rejected))
         title = f"{name} {problem.m}x{problem.n}x{problem.k}".strip()
         candidates = [{"candidate": config.name, "modelled_us": 1e6 * seconds} for seconds, config in points]
@@ -307,7 +311,8 @@ def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, as_json: bool) 
         for seconds, config in points:
             out.print(f"  {1e6 * seconds:9.2f} us modelled  {config.name}", markup=False)
         out.print(
-            f"  of {valid} valid choices of schedule, tile and cluster; from the fastest measured it goes on in steps. "
+            f"  of {valid} valid choices of schedule, tile and cluster, in the order in which they are tried; from the fastest measured it goes on "
+            "in steps: other slots, orders, hints, clusters that take their numbers. "
             f"Rejected: {rejected.total}",
             markup=False,
         )

@@ -29,7 +29,7 @@ def entry(labels: list[str], us: float, first: float, best: float, alone: float 
         "dependent": us < 9,
         "to_first": {"ratio": first, "low": first - 0.01, "high": first + 0.01},
         "to_best": {"ratio": best, "low": best - 0.01, "high": best + 0.01},
-        "sustained": None if alone is None else {"us": alone},
+        "sustained": None if alone is None else {"us": alone, "clock_mhz": 1500.4, "watts": None},
     }
 
 
@@ -67,6 +67,9 @@ def test_shapes_have_their_means_and_rows(results: Path) -> None:
         "| square | 4096, 4096, 1024 | 8.00 | 700 | 1.375 (1.365 to 1.385) | 1.250 (1.240 to 1.260) | 1.100 | `kernel_8`, dependent launch |"
         in text
     )
+    # Alone for 9 us: 2 * 4096 * 4096 * 1024 operations.
+    assert f"| square | 9.0 | {2 * 4096 * 4096 * 1024 / 9e6:.0f} | 1500 |  | 1.333 | 1.333 | `kernel_8` |" in text
+    assert text.count("shapes alone</summary>") == 1
     assert f"reaches {0.8**0.5:.3f} of the tuned speed on these (geometric means)" in text
     assert "NVIDIA H200 (driver 580.1, NVRTC 13.0, cuBLASLt 13.0.2, 2026-11-30)" in text
 
@@ -89,7 +92,7 @@ def test_random_shapes_host_cold_and_pairs_join_where_they_are(results: Path) ->
         "takes 5.5 us of the host's time, `gemm()` into a given output 6.6; `torch.mm`, in turns with them, 20.1."
         in text
     )
-    assert "first right result of 4096 x 4096 x 4096: 0.91 s with an empty cache, 45 ms from it (of these 20 ms" in text
+    assert "first right result of 4096 x 4096 x 4096: 0.91 s with an empty cache, 45 ms from it (the package's" in text
     assert (
         "Of 2000 random pairs of shape and configuration, over 240 kernels with every feature, 1999 were right" in text
     )

@@ -118,6 +118,21 @@ def test_a_dry_run_lists_candidates_and_reasons(tmp_path: Path) -> None:
     assert sum(int(line.split(" x ")[0]) for line in report["rejected"]) == report["rejected_tiles"]
 
 
+def test_a_dry_run_for_sustained_load_begins_with_what_moves_least() -> None:
+    bursts, sustained = (
+        [one["candidate"] for one in report["shapes"][0]["candidates"]]
+        for report in (
+            json.loads(call("tune", "4096", "4096", "4096", "--dry-run", "--json", "--load", load).stdout)
+            for load in ("bursts", "sustained")
+        )
+    )
+    assert sustained[0] == bursts[0]
+    assert set(bursts) <= set(sustained)
+    added = [name for name in sustained if name not in bursts]
+    assert added
+    assert sustained.index(added[-1]) < len(sustained) - len(bursts) + 1 + len(added)
+
+
 def test_what_was_found_is_shown_kept_and_looked_up(card: type[Formula], tmp_path: Path) -> None:
     done = call("tune", *SIZES, "--most", "20", "--seconds", "60")
     assert done.exit_code == 0, done.output

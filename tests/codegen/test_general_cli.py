@@ -123,6 +123,15 @@ def test_a_misspelt_choice_is_refused_in_words_of_ours(arguments: tuple[str, ...
     assert "Value error" not in result.output
 
 
+def test_a_kernel_for_sustained_load_is_run_by_its_name() -> None:
+    """The package's table has one for this shape; its tiles are too large for the emulator's patience, so only its choice is looked at."""
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["emit", "4096", "7168", "2048", "--load", "sustained"])
+    assert result.exit_code == 0
+    assert "_placed_" in result.output.splitlines()[0]
+    small = CliRunner().invoke(app, ["gemm", "64", "64", "64", "--load", "sustained", "--on", "emulator", "--json"])
+    assert small.exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("expression", "options"),
     [

@@ -294,6 +294,7 @@ BROKEN = [
     ({"stages": 9}, "stages=4 fits"),
     ({"accumulators": 3}, "accumulators=3: must be 1, or 2"),
     ({"launch": "later"}, "launch='later': must be 'static', 'clc' or 'one'"),
+    ({"launch": "placed"}, "must be 'static', 'clc' or 'one', and 'placed' is Hopper's"),
     ({"order": "hilbert"}, "order='hilbert': must be"),
     ({"group_m": 0}, "group_m=0: must be from 1 to 1024"),
     ({"store": "fast"}, "store='fast': must be"),

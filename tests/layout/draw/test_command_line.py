@@ -97,7 +97,7 @@ def test_what_makes_no_sense_is_refused_in_one_message(arguments: list[str]) -> 
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("order", ["grouped", "serpentine", "row", "column", "hilbert"])
+@pytest.mark.parametrize("order", ["grouped", "serpentine", "row", "column", "nested", "hilbert"])
 def test_every_order_of_tiles_is_drawn(order: str, tmp_path: Path) -> None:
     picture = tmp_path / "order.svg"
     done = call("tile-order", "6", "10", "--order", order, "--group", "4", "--processors", "12", "-o", str(picture))
@@ -109,3 +109,18 @@ def test_an_order_that_there_is_not_names_those_there_are() -> None:
     done = call("tile-order", "6", "10", "--order", "spiral")
     assert done.exit_code == 2
     assert "serpentine" in done.output
+
+
+def test_a_nested_order_has_patches_of_the_size_that_is_asked_for() -> None:
+    def first_row(*options: str) -> list[str]:
+        done = call("tile-order", "4", "8", "--order", "nested", "--group", "4", *options)
+        assert done.exit_code == 0, done.output
+        rows = [line.split() for line in done.output.splitlines()]
+        return next(row for row in rows if row[:1] == ["0"] and len(row) == 8)
+
+    assert first_row("--patch", "1,8") == [str(number) for number in range(8)]
+    assert first_row()[:5] == ["0", "4", "8", "12", "16"]
+    for wrong in ("1", "0,4", "a,b", "4,4,4"):
+        done = call("tile-order", "4", "8", "--order", "nested", "--patch", wrong)
+        assert done.exit_code == 2
+        assert "two whole numbers" in done.output
