@@ -131,6 +131,7 @@ class Chip:
         cupy = SimpleNamespace(zeros=np.zeros, asnumpy=lambda array, stream: array)
         monkeypatch.setattr(launch, "import_cupy", lambda: cupy)
         monkeypatch.setattr(launch, "current_device", lambda: 0)
+        monkeypatch.setattr(launch, "_told", set())
         monkeypatch.setattr(launch, "LoadedKernel", Kernel)
         monkeypatch.setattr(driver, "compute_capability", lambda device: (9, 0))
         monkeypatch.setattr(driver, "multiprocessors", lambda device: 34)

@@ -54,7 +54,7 @@ _LOAD_A = "load_a(a, map_a, full, ring.place, policy_a, A_MN ? row_a : k_a, A_MN
 _LOAD_B = "load_b(b, map_b, full, ring.place, policy_b, B_MN ? row_b : k_b, B_MN ? k_b : row_b, work.batch);"
 _FIRST_K = "k_first = (SPLIT || FORM == FORM_GROUPS_K ? work.first_k() : 0);"
 _K_LOOP = "k_first < k_end; k_first += TILE_K) {"
-_TAKE = "    bool more = scheduler.take(work);    // its divisions are done while the kernel before ends\n"
+_TAKE = "    bool more = scheduler.take(work);    // where the tile lies is found out while the kernel before ends\n"
 _NOTHING_BEFORE = "    // Nothing is loaded before that has ended, and so nothing is stored: the consumers wait for slots that are filled after this.\n    dependency_wait();\n"
 PRODUCER = (
     drop("producer does not wait for a free slot", "            ring.wait_empty(at);\n", MOST),
