@@ -149,6 +149,7 @@ def test_more_clusters_than_tiles_are_not_launched(monkeypatch: pytest.MonkeyPat
     assert not launched(gemm, SMS, seed=3).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_one_cluster_has_the_number_zero_on_every_sm(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for home in (0, 77, SMS - 1):
@@ -402,7 +403,12 @@ def verdict(monkeypatch: pytest.MonkeyPatch, fault: Fault, name: str, seeds: int
 
 
 def pairs(faults: tuple[Fault, ...]) -> list[Any]:
-    return [pytest.param(fault, name, id=f"{fault.name}-{name}") for fault in faults for name in fault.on]
+    """Each fault on each of its kernels: of these every night all, every time the last, which is a cluster where there is one."""
+    return [
+        pytest.param(fault, name, id=f"{fault.name}-{name}", marks=() if name == fault.on[-1] else pytest.mark.slow)
+        for fault in faults
+        for name in fault.on
+    ]
 
 
 @pytest.mark.parametrize(("fault", "name"), pairs(FAULTS))
