@@ -462,9 +462,10 @@ def _steps(config: GemmConfig, sms: int) -> Iterator[GemmConfig]:
             if order in ("grouped", "serpentine") and order != schedule.order and group != min(schedule.group_m, 8):
                 continue
             yield config.replace(order=order, group_m=min(group, MAXIMUM_GROUP))
-    yield config.replace(launch="placed" if schedule.launch == "static" else "static")
-    if schedule.order != "nested":
-        yield config.replace(order="nested", launch="placed")
+    if config.split.kind == "none":
+        yield config.replace(launch="placed" if schedule.launch == "static" else "static")
+        if schedule.order != "nested":
+            yield config.replace(order="nested", launch="placed")
     for operand in ("hint_a", "hint_b"):
         for hint in HINTS:
             yield config.replace(**{operand: hint})

@@ -26,7 +26,7 @@ from . import space
 from .compile_pool import Compiled, CompilePool, Compiler
 from .measure import median_interval
 from .tune_bench import Bench, GpuBench, Runner
-from .tune_plan import Walks, estimate, family, starting_points, sustained_points
+from .tune_plan import Walks, estimate, family, for_sustained_load, starting_points
 from .tune_state import Candidate, Outcome, TuneState, read_state
 from .tuned import require_load
 from .tuned.device import TuningDevice
@@ -259,7 +259,7 @@ class _Run:
             first = first_candidates(self.state.problem, self.bench.device, self.store, self.place.arch)
             untuned = Candidate(first[0])
             if self.sustained:
-                first = list(dict.fromkeys([first[0], *sustained_points(self.state.problem, self.sms), *first[1:]]))
+                first = for_sustained_load(first, self.state.problem, self.place.arch, self.sms)
             self.search([Candidate(config) for config in first])
             if self.sustained:
                 self.alone(untuned)

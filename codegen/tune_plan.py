@@ -99,6 +99,20 @@ def sustained_points(problem: Problem, sms: int = space.SMS) -> list[GemmConfig]
     return points
 
 
+def for_sustained_load(
+    first: Sequence[GemmConfig], problem: Problem, arch: str = "sm_90a", sms: int = space.SMS
+) -> list[GemmConfig]:
+    """What to begin with for sustained load: the first of those for bursts, on Hopper what asks least of memory, then the others.
+
+    >>> problem = Problem(m=512, n=512, k=512)
+    >>> first = [config for _, config in starting_points(problem, 3, "sm_100a", 148)]
+    >>> for_sustained_load(first, problem, "sm_100a", 148) == first
+    True
+    """
+    sparing = sustained_points(problem, sms) if arch == "sm_90a" else []
+    return list(dict.fromkeys([first[0], *sparing, *first[1:]]))
+
+
 def _bytes_and_turns(config: GemmConfig, sms: int) -> float:
     """What ranks tiles of one kind: turns times the area of a tile, and the bytes that come through L2 for it. Multiprocessors
     that idle in a last turn leave power to the clock of the others, so that half of such a turn counts.

@@ -291,6 +291,7 @@ def _features(config: GemmConfig) -> Iterator[str]:
     yield f"tile_k {config.tile.k}"
     yield f"cluster {cluster.m}x{cluster.n}"
     yield f"order {schedule.order}"
+    yield f"launch {schedule.launch}"
     yield f"swap {schedule.swap}"
     yield f"split {config.split.kind}" + ("" if config.split.kind == "none" else f" {config.split.reduce}")
     yield f"hints {pipeline.hint_a} {pipeline.hint_b}"

@@ -279,7 +279,7 @@ def _write_table(path: Path, results: Sequence[TuneResult], load: str) -> None:
 
 def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, load: str, as_json: bool) -> None:
     from stridewright.codegen import space
-    from stridewright.codegen.tune_plan import estimate, starting_points, sustained_points
+    from stridewright.codegen.tune_plan import estimate, for_sustained_load, starting_points
     from stridewright.codegen.tuned import current_device
 
     device = current_device()
@@ -289,9 +289,8 @@ def _dry_run(problems: Sequence[tuple[str, Problem]], arch: str, load: str, as_j
         rejected = space.Rejections()
         points = starting_points(problem, _SHOWN_CANDIDATES, arch, sms)
         if load == "sustained":
-            # As the tuner does: what moves least comes after what is chosen without tuning.
-            sparing = [(estimate(config, sms), config) for config in sustained_points(problem, sms)]
-            points = list(dict.fromkeys([points[0], *sparing, *points[1:]]))
+            listed = for_sustained_load([config for _, config in points], problem, arch, sms)
+            points = [(estimate(config, sms), config) for config in listed]
         valid = sum(1 for _ in space.cores(problem, arch, sms, rejected))
         title = f"{name} {problem.m}x{problem.n}x{problem.k}".strip()
         candidates = [{"candidate": config.name, "modelled_us": 1e6 * seconds} for seconds, config in points]

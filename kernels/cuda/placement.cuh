@@ -37,7 +37,8 @@ DEVICE void prefetch_numbers(const uint32 *homes, const uint32 *taken) {
 }
 
 // Counts this cluster's claim. Whoever counts the last frees all numbers for the next grid, which cannot have begun: this CTA has not
-// let it in yet. The fence is between that and the freeing: the next grid claims numbers before it waits for this one's end.
+// let it in yet. The fence is between that and the freeing, because the next grid claims numbers before it waits for this one's end: the
+// PTX memory model has no word for what orders the two then, and this relies on L2, where all of these accesses are done one by one.
 DEVICE void count_claim(uint32 *taken) {
     const uint32 clusters = gridDim.x / CLUSTER_SIZE;
     if (global_count(taken + clusters) + 1 < clusters) return;

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from stridewright import Gemm, gemm
-from stridewright.codegen import bind, first_call, general_bind, workspace
+from stridewright.codegen import bind, first_call, workspace
 from stridewright.codegen.bind import OperandError
-from stridewright.codegen.general import GeneralGemm
 from stridewright.codegen.launch_packed import CallsByStream
 from stridewright.kernels.config import GemmConfig
 
-from .fake_devices import Array, Machine, kernel_of, machine
+from .fake_devices import Array, Machine, machine, replace_kernels
 
 __all__ = ["machine"]
 
@@ -29,13 +28,7 @@ A, B, OUT, BIAS, WORK = (2**32 * place for place in range(1, 6))
 def kernels(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kernels are numbers, tensor maps the addresses that they are of."""
 
-    def encoded(tensor_map: Any, address: int) -> Any:
-        return np.frombuffer(address.to_bytes(8, "little").ljust(128, b"\0"), "V128")
-
-    for owner in (Gemm, GeneralGemm):
-        monkeypatch.setattr(owner, "kernel", kernel_of())
-    for module in (bind, general_bind):
-        monkeypatch.setattr(module, "_encoded", encoded)
+    replace_kernels(monkeypatch)
     first_call.forget()
     yield
     first_call.forget()

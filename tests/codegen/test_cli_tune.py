@@ -133,6 +133,15 @@ def test_a_dry_run_for_sustained_load_begins_with_what_moves_least() -> None:
     assert sustained.index(added[-1]) < len(sustained) - len(bursts) + 1 + len(added)
 
 
+def test_a_dry_run_lists_kernels_of_the_architecture_that_is_asked_for() -> None:
+    report = json.loads(
+        call("tune", "512", "512", "512", "--dry-run", "--json", "--load", "sustained", "--arch", "sm_100a").stdout
+    )
+    names = [one["candidate"] for one in report["shapes"][0]["candidates"]]
+    assert names
+    assert all(name.startswith("sm_100a_") for name in names)
+
+
 def test_what_was_found_is_shown_kept_and_looked_up(card: type[Formula], tmp_path: Path) -> None:
     done = call("tune", *SIZES, "--most", "20", "--seconds", "60")
     assert done.exit_code == 0, done.output

@@ -15,14 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stridewright import Gemm
-from stridewright.codegen import bind, build, driver, first_call, general_bind, launch, placement, workspace
+from stridewright.codegen import build, driver, first_call, launch, placement, workspace
 from stridewright.codegen.bind import OperandError
-from stridewright.codegen.general import GeneralGemm
 from stridewright.codegen.placement import any_chip, homes, together
 from stridewright.kernels.config import GemmConfig
 from stridewright.kernels.orders import order_table, patch_of
 
-from .fake_devices import Array, Machine, Tensor, kernel_of, machine
+from .fake_devices import Array, Machine, Tensor, machine, replace_kernels
 
 __all__ = ["machine"]
 
@@ -201,13 +200,7 @@ A, B, OUT, WORK = (2**32 * place for place in range(1, 5))
 def kernels(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Kernels are numbers, tensor maps the addresses that they are of, and the table that was copied is kept."""
 
-    def encoded(tensor_map: Any, address: int) -> Any:
-        return np.frombuffer(address.to_bytes(8, "little").ljust(128, b"\0"), "V128")
-
-    for owner in (Gemm, GeneralGemm):
-        monkeypatch.setattr(owner, "kernel", kernel_of())
-    for module in (bind, general_bind):
-        monkeypatch.setattr(module, "_encoded", encoded)
+    replace_kernels(monkeypatch)
     monkeypatch.setattr(placement, "gpcs", lambda: [0, 1] * 66)
     first_call.forget()
     yield machine
